@@ -11,7 +11,7 @@ from lawful.kernels import _build, _native, force_backend, native_status, use_na
 def test_reference_can_be_forced_and_is_restored():
     x = torch.zeros(2)
     before = use_native("auto", x)
-    with pytest.raises(RuntimeError, match="inner"), force_backend("reference"):
+    with pytest.raises(RuntimeError, match="inner"), force_backend("reference"):  # noqa: PT012
         assert not use_native("auto", x)
         raise RuntimeError("inner")
     assert use_native("auto", x) == before

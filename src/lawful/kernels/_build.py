@@ -75,7 +75,7 @@ def _torch_paths() -> tuple[Path, str]:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        lines = [x for x in done.stderr.splitlines() if "error" in x] or done.stderr.splitlines()
+        lines = [x for x in done.stderr.splitlines() if "error:" in x] or done.stderr.splitlines()
         raise BuildError(f"{command[0]} failed: {lines[0] if lines else 'no message'}")
 
 
