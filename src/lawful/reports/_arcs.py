@@ -1,7 +1,7 @@
 """Draws a tree over a sentence as arcs above its words."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lawful.reports import _files
 from lawful.reports._format import clean, shorten
@@ -24,7 +24,7 @@ def draw(arcs: Arcs) -> Drawing:
     gold = _heads(arcs.gold, len(words)) if arcs.gold is not None else None
     missed = [i for i in range(len(words)) if gold is not None and mine[i] != gold[i]]
     above = _levels({(h, m) for m, h in enumerate(mine) if h is not None and h >= 0})
-    below = _levels({(gold[m] or 0, m) for m in missed if gold is not None and (gold[m] or 0) >= 0})
+    below = _levels({(h, m) for m in missed if gold and (h := gold[m]) is not None and h >= 0})
     top = (max(above.values(), default=0) + 1.4) * _LEVEL + 20
     bottom = (max(below.values(), default=0) + 0.8) * _LEVEL + 12 if missed else 10.0
     fig = figure(max(width, 120.0), top + bottom + 22)
@@ -36,7 +36,7 @@ def draw(arcs: Arcs) -> Drawing:
         colour = light("s1" if i in missed else "ink")
         axes.text(centres[i], -14, text(word), ha="center", fontsize=_WORD, color=colour)
     for m, h in enumerate(mine):
-        label = clean(arcs.labels[m]) if arcs.labels and m < len(arcs.labels) else ""
+        label = clean(arcs.labels[m]) if arcs.labels is not None and m < len(arcs.labels) else ""
         _one(axes, centres, h, m, above, wrong=m in missed, label=label)
     for m in missed:
         if gold is not None:
@@ -96,8 +96,8 @@ def _one(
     else:
         # Arcs leave a head beside its middle, on the side that they go to, and enter at the middle.
         start = centres[head] + (6.0 if modifier > head else -6.0)
-        peak = base + sign * (levels[head, modifier] * _LEVEL + 6)
-        rise = base + sign * (levels[head, modifier] * _LEVEL + 6) * 4 / 3 - sign * base / 3
+        rises = levels[head, modifier] * _LEVEL + 6  # 3/4 of the control points' height
+        peak, rise = base + sign * rises, base + sign * rises * 4 / 3
         corners = [(start, base), (start, rise), (end, rise), (end, base + sign * 4)]
         outline = Outline(corners, [Outline.MOVETO, *[Outline.CURVE4] * 3])
     dashed = (0, (4, 2)) if wrong or under else "solid"

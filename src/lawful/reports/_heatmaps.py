@@ -200,7 +200,7 @@ def remarks(heatmap: Heatmap, matrices: Sequence[Floats]) -> list[str]:
         notes.append(f"{number(gone)} values are not finite and are drawn in grey.")
     if matrices and max(matrices[0].shape) > CELLS:
         rows, columns = matrices[0].shape
-        notes.append(f"Drawn smaller than it is ({rows} × {columns}) by averaging blocks of cells.")
+        notes.append(f"{rows} by {columns} cells, drawn smaller by averaging blocks of them.")
     return notes
 
 
