@@ -25,8 +25,8 @@ def draw(arcs: Arcs) -> Drawing:
     missed = [i for i in range(len(words)) if gold is not None and mine[i] != gold[i]]
     above = _levels({(h, m) for m, h in enumerate(mine) if h is not None and h >= 0})
     below = _levels({(h, m) for m in missed if gold and (h := gold[m]) is not None and h >= 0})
-    top = (max(above.values(), default=0) + 1.4) * _LEVEL + 20
-    bottom = (max(below.values(), default=0) + 0.8) * _LEVEL + 12 if missed else 10.0
+    top = max(max(above.values(), default=0), 1) * _LEVEL + 22
+    bottom = max(max(below.values(), default=0), 1) * _LEVEL + 12 if missed else 4.0
     fig = figure(max(width, 120.0), top + bottom + 22)
     fig.set_layout_engine("none")
     axes = fig.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -151,8 +151,8 @@ def remarks(arcs: Arcs) -> list[str]:
 def numbers(arcs: Arcs) -> str:
     """One row a word: index, word, head, label, gold head."""
     n = len(arcs.tokens)
-    gold = list(arcs.gold or [""] * n)
-    labels = list(arcs.labels or [""] * n)
+    gold: list[Any] = [""] * n if arcs.gold is None else list(arcs.gold)
+    labels = [""] * n if arcs.labels is None else list(arcs.labels)
     columns = (range(n), map(clean, arcs.tokens), arcs.heads, map(clean, labels), gold)
     return _files.table(["index", "token", "head", "label", "gold"], zip(*columns, strict=False))
 

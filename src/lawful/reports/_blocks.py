@@ -1,5 +1,6 @@
 """Turns exhibits into what the page's template shows: figures, tables, pictures, text."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,8 +73,24 @@ def grid(columns: Sequence[Any], rows: Sequence[Sequence[Any]], caption: str = "
     numeric = [
         bool(even) and all(isinstance(r[j], int | float | None) for r in even) for j in range(n)
     ]
-    cells = [[number(v) for v in row] for row in even]
-    return Grid([clean(c) for c in columns], numeric, cells, clean(caption))
+    written = [_aligned([r[j] for r in even]) for j in range(n)]
+    rows_of_text = [list(row) for row in zip(*written, strict=True)]
+    return Grid([clean(c) for c in columns], numeric, rows_of_text, clean(caption))
+
+
+def _aligned(values: Sequence[Any]) -> list[str]:
+    """The values as text; plain decimals of one column get equally many digits."""
+    texts = [number(v) for v in values]
+    decimal = [t for v, t in zip(values, texts, strict=True) if isinstance(v, float)]
+    if not decimal or any("e" in t for t in decimal):
+        return texts
+    digits = max(len(t.partition(".")[2]) for t in decimal)
+    return [
+        f"{v:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
+        if isinstance(v, float) and math.isfinite(v)
+        else t
+        for v, t in zip(values, texts, strict=True)
+    ]
 
 
 class Press:
@@ -96,7 +113,7 @@ class Press:
         if not self._afford(len(markup)):
             markup = ""
         # Markup is safe here: it is matplotlib's own SVG, parsed and written again as XML.
-        return Figure(Markup(markup), clean(alt), drawing.width, clean(caption), files)  # noqa: S704
+        return Figure(Markup(markup), clean(alt), drawing.width, clean(caption), files)
 
     def block(self, exhibit: Exhibit) -> Block:
         """The block of an exhibit of any kind."""

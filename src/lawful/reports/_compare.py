@@ -132,7 +132,7 @@ def _task(name: str, runs: list[Run], press: Press) -> dict[str, Any]:
 
 def _results(groups: Sequence[Group], runs: Sequence[Run]) -> dict[str, Any]:
     name = _metric(runs)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for g in groups:
         test, best = g.values("test", name), g.values("best_valid", name)
         seconds = [v for r in g.runs if (v := as_number(r.result.get("seconds", "none")))]

@@ -28,7 +28,7 @@ from lawful.tasks.exhibits import Curves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT = 440.0, 270.0
+WIDTH, HEIGHT, SQUARE = 440.0, 270.0, 390.0
 POINTS = 1200  # more than this many points of a line are thinned for drawing
 
 
@@ -45,7 +45,7 @@ class Look:
 def draw(curves: Curves, look: Look | None = None) -> Drawing:
     """The curves as a figure; values that are not finite leave gaps."""
     look = look or Look()
-    fig = figure(WIDTH, WIDTH if curves.equal_axes else HEIGHT)
+    fig = figure(*((SQUARE, SQUARE) if curves.equal_axes else (WIDTH, HEIGHT)))
     axes = fig.add_subplot()
     dress(axes)
     if curves.log_x:
@@ -61,7 +61,7 @@ def draw(curves: Curves, look: Look | None = None) -> Drawing:
         axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel(text(curves.xlabel))
     axes.set_ylabel(text(curves.ylabel))
-    ticks(axes.xaxis, curves.log_x)
+    ticks(axes.xaxis, curves.log_x, whole=_whole(curves))
     ticks(axes.yaxis, curves.log_y)
     _legend(axes)
     return render(fig)
@@ -137,6 +137,12 @@ def moving_average(y: Floats, width: int) -> Floats:
     count = np.convolve(finite, kernel, mode="same")
     total = np.convolve(np.where(finite, y, 0.0), kernel, mode="same")
     return np.where(finite, total / np.maximum(count, 1), np.nan)
+
+
+def _whole(curves: Curves) -> bool:
+    """Whether every x is a whole number: steps, epochs, depths."""
+    xs = (np.array(x, dtype=np.float64).ravel() for x, _ in curves.series.values())
+    return all(bool(np.all(x[np.isfinite(x)] % 1 == 0)) for x in xs)
 
 
 def _mark(axes: "Axes", x: float, words: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from lawful.reports import _files
 from lawful.reports._format import clean, number, shorten
 from lawful.reports._run import Floats
-from lawful.reports._style import FONT, Drawing, dress, figure, light, render, text
+from lawful.reports._style import FONT, Drawing, dress, figure, light, render, text, ticks
 from lawful.tasks.exhibits import Heatmap
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> 
     axes = fig.add_subplot()
     dress(axes, grid=False)
     axes.spines["bottom"].set_visible(False)
-    colours = LinearSegmentedColormap.from_list("house", _MAPS[heatmap.scale])
-    colours.set_bad(light("line"))
+    house = LinearSegmentedColormap.from_list("house", _MAPS[heatmap.scale])
+    colours = house.with_extremes(bad=light("line"))
     image = axes.imshow(
         np.ma.masked_invalid(pool(matrix)),
         cmap=colours,
@@ -98,7 +98,7 @@ def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> 
     if heatmap.annotate and max(rows, columns) <= ANNOTATED:
         _annotate(axes, matrix, span)
     elif not small:
-        _colourbar(fig, axes, image, span)
+        _colourbar(fig, axes, image)
     return render(fig)
 
 
@@ -156,20 +156,15 @@ def _annotate(axes: "Axes", matrix: Floats, span: Scale) -> None:
             ha="center",
             va="center",
             fontsize=FONT - 1.5,
-            color=light("card" if dark else "ink"),
+            color=light("card" if dark else "ink" if value else "muted"),
         )
 
 
-def _colourbar(fig: Any, axes: "Axes", image: Any, span: Scale) -> None:
+def _colourbar(fig: Any, axes: "Axes", image: Any) -> None:
     bar = fig.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.03)
     bar.outline.set_visible(False)
-    middle = (span.low + span.high) / 2
-    bar.set_ticks([span.low, middle, span.high], labels=[number(v) for v in _rounded(span)])
+    ticks(bar.ax.yaxis, log=False)
     bar.ax.tick_params(length=0, labelsize=FONT - 1, labelcolor=light("muted"))
-
-
-def _rounded(span: Scale) -> list[float]:
-    return [float(f"{v:.3g}") for v in (span.low, (span.low + span.high) / 2, span.high)]
 
 
 def describe(heatmap: Heatmap, name: str, matrix: Floats) -> str:

@@ -23,7 +23,9 @@ def panels(run: Run) -> list[tuple[str, Curves, _curves.Look]]:
             if name in columns
         }
         values = np.concatenate([np.array(y) for _, y in series.values()])
-        curves = Curves(label(name), series, xlabel="step", log_y=_curves.wide(values))
+        curves = Curves(
+            label(name), series, xlabel="step", log_y=name != "lr" and _curves.wide(values)
+        )
         places = {split: SPLITS.get(split, 3 + i) for i, split in enumerate(series)}
         smooth = [s for s in series if s == "train" and name in _NOISY]
         look = _curves.Look(places, smooth, mark=_best(run, name))

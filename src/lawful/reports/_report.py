@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lawful.reports import _curves, _files, _learning
+from lawful.reports import _files, _learning
 from lawful.reports._blocks import Block, Grid, Press, pair
 from lawful.reports._format import (
     as_number,
@@ -82,7 +82,7 @@ def _exhibit_blocks(run: Run, press: Press) -> list[Block]:
             blocks.append(press.block(exhibit))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             kind = type(exhibit).__name__
-            problem = clean(f"{kind} “{exhibit.title}” could not be drawn: {error}")  # noqa: RUF001
+            problem = clean(f"{kind} “{exhibit.title}” could not be drawn: {error}")
             run.notes.append(problem)
     return blocks
 
@@ -164,7 +164,8 @@ def stats(run: Run) -> list[dict[str, Any]]:
     test, best = _of(r.get("test"), name), _of(r.get("best_valid"), name)
     found: list[dict[str, Any]] = []
     if test is not None:
-        found.append(_stat(f"Test {label(name).lower()}", metric(name, test), _beside(run), True))
+        beside = "" if bars(run) else _beside(run)
+        found.append(_stat(f"Test {label(name).lower()}", metric(name, test), beside, True))
     if best is not None:
         at = f"at step {number(r['best_step'])}" if r.get("best_step") is not None else ""
         words = f"Best validation {label(name).lower()}"

@@ -9,6 +9,7 @@ import math
 import threading
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lawful.reports._format import clean
@@ -116,17 +117,21 @@ def tick_text(value: float, spacing: float) -> str:
     return f"{value:,.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def ticks(axis: Any, log: bool) -> None:
+def ticks(axis: Any, log: bool, whole: bool = False) -> None:
     """Few ticks, with plain labels (no offsets, no mathematics)."""
     from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     class Plain(Formatter):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            gaps = [abs(b - a) for a, b in zip(self.locs, self.locs[1:], strict=False)]
-            return tick_text(x, min(gaps, default=0.0))
+            return tick_text(x, 0.0)
+
+        def format_ticks(self, values: Any) -> list[str]:
+            gaps = [abs(float(b) - float(a)) for a, b in pairwise(values)]
+            return [tick_text(float(x), min(gaps, default=0.0)) for x in values]
 
     if not log:
-        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        steps = [1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]
+        axis.set_major_locator(MaxNLocator(5, steps=steps, integer=whole))
         axis.set_major_formatter(Plain())
         return
     low, high = sorted(axis.get_view_interval())
