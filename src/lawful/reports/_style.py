@@ -42,7 +42,7 @@ COLOURS: dict[str, tuple[str, str]] = {
 SERIES = [light for name, (light, _) in COLOURS.items() if name[0] == "s" and name[1:].isdigit()]
 DASHES = ["solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-FONT = 11.0
+FONT = 11.5
 _DRAWING = threading.Lock()  # matplotlib's settings and Python's warning filters are per process
 
 

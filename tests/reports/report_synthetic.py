@@ -7,7 +7,7 @@ import numpy as np
 
 from lawful.tasks.exhibits import Arcs, Curves, Heatmap, Images, Table, Text, save
 
-SENTENCE = "the old parser reads a short sentence with great care".split()
+SENTENCE = ["the", "old", "parser", "reads", "a", "short", "sentence", "with", "great", "care"]
 HEADS = [2, 2, 3, -1, 6, 6, 3, 3, 9, 7]
 GUESS = [2, 2, 3, -1, 5, 6, 3, 6, 9, 7]
 LABELS = ["det", "amod", "nsubj", "root", "det", "amod", "obj", "obl", "amod", "pobj"]
@@ -259,6 +259,6 @@ def write_run(
         save(exhibits(), folder / "exhibits")
     for name, content in parts.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
-    rows = metrics(seed=seed, rate=500.0 if model == "sab" else 800.0)
+    rows = metrics(seed=seed, rate=500.0 + 3000 * (0.941 - score))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     return folder
