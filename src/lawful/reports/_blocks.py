@@ -155,7 +155,7 @@ class Press:
         named = _heatmaps.panels(heatmap)
         matrices = [m for _, m in named]
         block = Block(clean(heatmap.title), _heatmaps.remarks(heatmap, matrices), heat=True)
-        if not matrices or not matrices[0].size:
+        if not matrices:
             block.notes.append("There are no values to draw.")
             return block
         span = _heatmaps.scale(heatmap, matrices)

@@ -38,9 +38,10 @@ class Scale:
 def panels(heatmap: Heatmap) -> list[tuple[str, Floats]]:
     """The matrices of an exhibit with their names; infinities become NaN."""
     values = np.array(heatmap.values, dtype=np.float64)
-    values = values.reshape((1,) * (3 - values.ndim) + values.shape) if values.ndim < 3 else values
-    values = values.reshape(-1, *values.shape[-2:])
     values[~np.isfinite(values)] = np.nan
+    if values.size == 0:
+        return []
+    values = values.reshape(-1, *np.atleast_2d(values).shape[-2:])
     names = list(heatmap.panels or [])
     return [(clean(names[i]) if i < len(names) else "", v) for i, v in enumerate(values)]
 

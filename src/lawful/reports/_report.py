@@ -256,8 +256,10 @@ def certificate_rows(certificate: Mapping[str, Any]) -> dict[str, Any]:
         worst = number(witness) if witness not in (None, "", []) and not holds else ""
         made.append({**texts, **figures, "holds": holds, "witness": worst})
     broken = sum(not r["holds"] for r in made)
-    holds = certificate.get("holds") is True and broken == 0
+    holds = certificate.get("holds") is True and broken == 0 and bool(made)
     verdict = (
         f"All {len(made)} laws hold." if holds else f"{broken} of {len(made)} laws are broken."
     )
+    if not made:
+        verdict = "No law was measured."
     return {"holds": holds, "verdict": verdict, "rows": sorted(made, key=lambda r: r["holds"])}
