@@ -41,8 +41,9 @@ def measure(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
     return {"loss": F.cross_entropy(logits, y).item(), "accuracy": accuracy.item()}
 
 
-def train(model: nn.Module, splits: dict[str, tuple[Tensor, Tensor]], log: Path) -> None:
-    """Trains the model and writes one JSON line a record."""
+def train(model: nn.Module, splits: dict[str, tuple[Tensor, Tensor]], log: Path) -> int:
+    """Trains, writes one JSON line a record, and goes back to the best step, which it returns."""
+    best, best_step, best_state = -1.0, 0, model.state_dict()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     x, y = splits["train"]
     with log.open("w", encoding="utf-8") as stream:
@@ -54,8 +55,14 @@ def train(model: nn.Module, splits: dict[str, tuple[Tensor, Tensor]], log: Path)
             optimiser.step()
             records = [{"step": step, "split": "train", "loss": loss.item()}]
             if step % EVERY == 0:
-                records.append({"step": step, "split": "valid", **measure(model, *splits["valid"])})
+                found = measure(model, *splits["valid"])
+                records.append({"step": step, "split": "valid", **found})
+                if found["accuracy"] > best:
+                    best, best_step = found["accuracy"], step
+                    best_state = {k: v.clone() for k, v in model.state_dict().items()}
             stream.writelines(json.dumps(r) + "\n" for r in records)
+    model.load_state_dict(best_state)
+    return best_step
 
 
 def main(folder: Path, seed: int = 0) -> Path:
@@ -67,10 +74,11 @@ def main(folder: Path, seed: int = 0) -> Path:
     config["train_config"] = {"steps": STEPS, "batch_size": BATCH, "lr": 0.01}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     start = time.perf_counter()
-    train(model, splits, folder / "metrics.jsonl")
+    best_step = train(model, splits, folder / "metrics.jsonl")
     result = {
         "status": "finished",
         "steps": STEPS,
+        "best_step": best_step,
         "metric": "accuracy",
         "higher_is_better": True,
         "best_valid": measure(model, *splits["valid"]),
