@@ -1,5 +1,7 @@
 """Opens the pages in a real browser, where there is one."""
 
+import json
+
 import pytest
 import report_browser
 from report_browser import Browser
@@ -37,7 +39,11 @@ def page(request, tmp_path_factory):
         runs = [write_run(folder / f"{m}{s}", s, m) for m in ("sab", "lstm") for s in (0, 1)]
         return compare_report(runs, folder)
     long = "a_name_without_any_place_to_break_the_line_" * 6
-    return write_report(write_run(folder / "long", model=long, task=long, full=False))
+    run = write_run(folder / "long", model=long, task=long, full=False)
+    config = json.loads((run / "config.json").read_text())
+    config["model_config"][long] = long
+    (run / "config.json").write_text(json.dumps(config))
+    return write_report(run)
 
 
 @pytest.mark.parametrize(("width", "dark"), SIZES)

@@ -114,4 +114,7 @@ def test_spread():
 
 def test_the_seed_is_no_difference(tmp_path):
     a, b = (read_run(write_run(tmp_path / str(s), seed=s, full=False)) for s in (0, 1))
+    a.config["train_config"]["seed"], b.config["train_config"]["seed"] = 0, 1
     assert differing([flat(a), flat(b)]) == []
+    b.config["train_config"]["clip"] = 2.0
+    assert differing([flat(a), flat(b)]) == ["clip"]

@@ -58,7 +58,16 @@ def test_a_cut_off_last_line_is_left_out_with_a_note(tmp_path):
     assert "The last line of metrics.jsonl is cut off and was left out." in run.notes
 
 
-@pytest.mark.parametrize("bad", ["\n\nnonsense\n", "[1]\n", '{"loss": 1}\n', '{"step": "x"}\n'])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "\n\nnonsense\n",
+        "[1]\n",
+        '{"loss": 1}\n',
+        '{"step": "x"}\n',
+        '{"step": NaN, "loss": 1}\n',
+    ],
+)
 def test_other_bad_lines_are_left_out_with_their_number(tmp_path, bad):
     run = read_run(folder(tmp_path, [row(1, loss=1.0), bad, row(3, loss=3.0)]))
     assert run.metrics["train"]["loss"].steps.tolist() == [1, 3]
