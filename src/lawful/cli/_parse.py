@@ -23,7 +23,8 @@ def parse(cls: type[T], args: Sequence[str], *, prog: str, description: str, def
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            return tyro.cli(cls, args=args, prog=prog, description=description, default=default)
+            got: T = tyro.cli(cls, args=args, prog=prog, description=description, default=default)
+            return got
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -5,7 +5,6 @@ from lawful.training._config import RESUMABLE as RESUMABLE
 from lawful.training._config import TrainConfig as TrainConfig
 from lawful.training._log import read_metrics as read_metrics
 from lawful.training._loop import Trainer as Trainer
-from lawful.training._loop import TrainingDivergedError as TrainingDivergedError
 from lawful.training._loop import evaluate as evaluate
 from lawful.training._loop import make_fabric as make_fabric
 from lawful.training._run import RunFolder as RunFolder
@@ -17,7 +16,6 @@ __all__ = [
     "RunFolder",
     "TrainConfig",
     "Trainer",
-    "TrainingDivergedError",
     "environment",
     "evaluate",
     "load_weights",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lawful.errors import InputError
+from lawful.errors import InputError, TrainingDivergedError
 from lawful.tasks import Batch, Source, Task, batches, to_device
 from lawful.training._checkpoint import (
     load_state,
@@ -30,10 +30,6 @@ from lawful.training._progress import Progress, show_progress
 from lawful.training._run import RunFolder, write_json
 
 Status = Literal["finished", "stopped early", "interrupted", "diverged"]
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss or its gradient became infinite or NaN; the last good checkpoint is kept."""
 
 
 @dataclass

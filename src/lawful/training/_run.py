@@ -78,6 +78,15 @@ class RunFolder:
         self.exhibits = path / "exhibits"
         self.tensorboard = path / "tensorboard"
 
+    @staticmethod
+    def refuse(path: Path) -> None:
+        """Raises `InputError` where a new run cannot be made: the folder is taken."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            what = "holds a run already" if (path / "config.json").is_file() else "is not empty"
+            raise InputError(
+                f"out: {path} {what}; continue a run with --resume, or name another folder"
+            )
+
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> "RunFolder":
         """Makes a new run folder.
@@ -85,16 +94,12 @@ class RunFolder:
         Raises:
             InputError: The folder exists and is not empty, or cannot be written.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            what = "holds a run already" if (path / "config.json").is_file() else "is not empty"
-            raise InputError(
-                f"out: {path} {what}; continue it with --resume or name another folder"
-            )
+        cls.refuse(path)
         run = cls(path)
         try:
             run.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_json(path / "config.json", config)
             write_json(path / "environment.json", environment())
+            write_json(path / "config.json", config)
         except OSError as error:
             raise InputError(f"out: cannot write to {path}: {error.strerror}") from None
         return run
