@@ -13,6 +13,7 @@ _COMMANDS = {
     "train": ("_train", "train", "train a model on a task into a run folder"),
     "evaluate": ("_inspect", "evaluate", "measure a run's best model again"),
     "predict": ("_inspect", "predict", "predict for your own input"),
+    "check": ("_inspect", "check", "measure every law of a run's layers"),
     "report": ("_inspect", "report", "make a run's page again, or compare runs"),
     "doctor": ("_inspect", "doctor", "tell which kernels and optional parts are live"),
 }

@@ -73,6 +73,34 @@ def evaluate(args: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
+class Check:
+    """Measures every law of the layers of a run's best model; exit code 1 if one is broken."""
+
+    run: Positional[Path]
+    """Run folder; the certificate is stored there."""
+    data: Path | None = None
+    """Other data than the run was trained on."""
+    split: Literal["train", "valid", "test"] = "test"
+    """Which part of the data the layers are run on."""
+    examples: int = 16
+    """How many examples."""
+
+
+def check(args: Sequence[str]) -> int:
+    """Measures every law of the layers of a run's best model."""
+    options = parse(Check, args, prog="lawful check", description=Check.__doc__ or "", default=None)
+    from lawful.training import certify
+
+    if options.examples < 1:
+        raise InputError(f"examples: expected a whole number >= 1, got {options.examples}")
+    task, model, _ = _load(options.run, options.data)
+    certificate = certify(task, model, task.source(options.split), options.examples)
+    certificate.save(options.run / "certificate.json")
+    print(certificate)
+    return 1 if certificate.broken else 0
+
+
+@dataclass(frozen=True)
 class Predict:
     """Predicts for the user's own input with a run's best model."""
 

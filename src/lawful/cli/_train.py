@@ -98,10 +98,16 @@ def _announce(settings: Settings, trainer: Any, speak: bool) -> None:
 def _finish(task: Any, trainer: Any, result: dict[str, Any]) -> None:
     from lawful.reports import write_report
     from lawful.tasks import exhibits
+    from lawful.training import certify
 
     exhibits.save(task.exhibits(trainer.model, "test"), trainer.run.exhibits)
+    certificate = certify(task, trainer.model, task.source("test"))
+    if certificate.rows:
+        certificate.save(trainer.run.path / "certificate.json")
     page = write_report(trainer.run.path)
     print_result(result)
+    if certificate.rows:
+        print(f"laws: {certificate.summary()}")
     print(f"report: {page}")
 
 

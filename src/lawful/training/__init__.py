@@ -5,6 +5,7 @@ from lawful.training._config import RESUMABLE as RESUMABLE
 from lawful.training._config import TrainConfig as TrainConfig
 from lawful.training._log import read_metrics as read_metrics
 from lawful.training._loop import Trainer as Trainer
+from lawful.training._loop import certify as certify
 from lawful.training._loop import evaluate as evaluate
 from lawful.training._loop import make_fabric as make_fabric
 from lawful.training._run import RunFolder as RunFolder
@@ -16,6 +17,7 @@ __all__ = [
     "RunFolder",
     "TrainConfig",
     "Trainer",
+    "certify",
     "environment",
     "evaluate",
     "load_weights",

@@ -43,6 +43,8 @@ class TrainConfig:
     """Updates between checkpoints from which a run can be resumed."""
     patience: int = 0
     """Evaluations without improvement after which training stops; 0 means never."""
+    check_every: int = 0
+    """Updates between measurements of the layers' laws, logged as curves; 0 means never."""
     log_every: int = 20
     """Updates between lines of the training log."""
     eval_batch_size: int = 256
@@ -62,7 +64,7 @@ class TrainConfig:
             _at_least(self, name, 1)
         for name in ("steps", "eval_batch_size"):
             _at_least(self, name, 1)
-        for name in ("warmup", "patience", "workers", "threads"):
+        for name in ("warmup", "patience", "workers", "threads", "check_every"):
             _at_least(self, name, 0)
         for name in ("lr", "weight_decay", "momentum", "min_lr", "clip"):
             value = getattr(self, name)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lawful.errors import InputError, TrainingDivergedError
+from lawful.laws import Certificate, check
 from lawful.tasks import Batch, Source, Task, batches, to_device
 from lawful.training._checkpoint import (
     load_state,
@@ -76,6 +77,13 @@ def evaluate(task: Task[Any], model: nn.Module, source: Source, size: int) -> di
             evaluation.update(model, to_device(batch, device))
     model.train(was_training)
     return evaluation.compute()
+
+
+def certify(task: Task[Any], model: nn.Module, source: Source, examples: int = 16) -> Certificate:
+    """Measures every law of the model's layers on the first examples of a source."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    batch = to_device(source.batch(range(min(examples, len(source)))), device)
+    return check(model, run=lambda: task.evaluation().update(model, batch))
 
 
 class Trainer:
@@ -176,6 +184,8 @@ class Trainer:
             progress.step(step, loss)
             if step % self.config.log_every == 0 or step in (1, self.total):
                 log.write("train", step, self.at.seconds, loss=loss, **logged)
+            if self.config.check_every and step % self.config.check_every == 0:
+                self._check_laws(log)
             stop = self._should_stop()
             if step % self.config.eval_every == 0 or step == self.total:
                 self._evaluate(log, progress)
@@ -243,6 +253,11 @@ class Trainer:
         self.schedule.after_evaluation(values["loss"])
         self._save(best=best)
         progress.evaluated(self.at.step, values, best)
+
+    def _check_laws(self, log: MetricLog) -> None:
+        rows = certify(self.task, self.model, self.valid_source)
+        found = {f"{r.layer}: {r.law}": r.deviation for r in rows if r.holds is not None}
+        log.write("laws", self.at.step, self.at.seconds, **found)
 
     def _exhausted(self) -> bool:
         return 0 < self.config.patience <= self.at.bad_evaluations
