@@ -8,6 +8,9 @@ from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
 from lawful.models._recurrent import TruncatedLSTMModel as TruncatedLSTMModel
 from lawful.models._registry import SEQUENCE_MODELS as SEQUENCE_MODELS
 from lawful.models._registry import build_sequence_model as build_sequence_model
+from lawful.models._sab import Recalling as Recalling
+from lawful.models._sab import SABModel as SABModel
+from lawful.models._sab import SABModelConfig as SABModelConfig
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
 from lawful.models._transformer import TransformerConfig as TransformerConfig
@@ -21,6 +24,9 @@ __all__ = [
     "LSTMConfig",
     "LSTMModel",
     "OutputSpec",
+    "Recalling",
+    "SABModel",
+    "SABModelConfig",
     "TransformerConfig",
     "TransformerModel",
     "TruncatedLSTMConfig",

@@ -13,6 +13,7 @@ from lawful.models._recurrent import (
     TruncatedLSTMConfig,
     TruncatedLSTMModel,
 )
+from lawful.models._sab import SABModel, SABModelConfig
 from lawful.models._specs import InputSpec, OutputSpec
 from lawful.models._transformer import TransformerConfig, TransformerModel
 
@@ -21,6 +22,7 @@ SEQUENCE_MODELS: dict[str, type[Any]] = {
     "lstm-tbptt": TruncatedLSTMConfig,
     "lstm-attention": AttentiveLSTMConfig,
     "transformer": TransformerConfig,
+    "sab": SABModelConfig,
 }
 
 _MODULES: dict[type[Any], type[nn.Module]] = {
@@ -28,6 +30,7 @@ _MODULES: dict[type[Any], type[nn.Module]] = {
     TruncatedLSTMConfig: TruncatedLSTMModel,
     AttentiveLSTMConfig: AttentiveLSTMModel,
     TransformerConfig: TransformerModel,
+    SABModelConfig: SABModel,
 }
 
 

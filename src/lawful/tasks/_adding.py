@@ -16,7 +16,7 @@ from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split
 from lawful.tasks._generated import NOMINAL_EPOCH, Generated
 from lawful.tasks._random import STREAMS, below, uniform, words
 from lawful.tasks._sequence import SequenceTask, place, recall_views, run
-from lawful.tasks.exhibits import Curves, Exhibit, Table, Text
+from lawful.tasks.exhibits import Array, Curves, Exhibit, Table, Text
 
 Target = Literal["half", "sum"]
 # Variance of the target: the error of always answering its mean.
@@ -190,8 +190,9 @@ def _answers(y: Tensor, said: Tensor) -> Curves:
     return Curves("Answers against the truth", series, "asked", "answered")
 
 
-def _read_sequences(path: Path) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _read_sequences(path: Path) -> Array:
     want = "numbers of shape (T, 2) or (n, T, 2): value and mark"
+    array: Array
     try:
         if path.suffix == ".npy":
             array = np.load(path, allow_pickle=False)

@@ -8,7 +8,7 @@ from lawful.tasks._base import Batch
 NOMINAL_EPOCH = 64_000  # training examples between two "epochs" of endless data
 
 
-@dataclass(frozen=True)
+@dataclass
 class Generated:
     """Examples that ``make(indices)`` builds; ``size`` of them, or endless with a nominal size."""
 

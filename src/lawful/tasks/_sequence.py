@@ -8,7 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lawful.models import SEQUENCE_MODELS, InputSpec, OutputSpec, build_sequence_model
+from lawful.models import (
+    SEQUENCE_MODELS,
+    InputSpec,
+    OutputSpec,
+    Recalling,
+    build_sequence_model,
+)
 from lawful.tasks._base import Batch, Task
 from lawful.tasks.exhibits import Array, Exhibit, Heatmap
 
@@ -67,20 +73,20 @@ def recall_views(
     """What a model with a sparse memory recalled, and where its credit flows; else nothing.
 
     Args:
-        model: Any sequence model; those without ``recalled`` have no views.
+        model: Any sequence model; those that are not `Recalling` have no views.
         x: A batch of inputs.
         ticks: Names of the steps.
         unit: What a step is, for the axes.
     """
-    if not hasattr(model, "recalled"):
+    if not isinstance(model, Recalling):
         return []
-    with torch.no_grad():
-        weights = model.recalled(x).cpu().numpy()  # (B, T, T)
-    axes = {"xlabel": f"recalled {unit}", "ylabel": f"at {unit}", "xticks": ticks, "yticks": ticks}
+    weights = model.recalled(x).cpu().numpy()  # (B, T, T)
     note = "Row t shows the weights of the memories that step t read; most steps are never read."
+    past, now = f"recalled {unit}", f"at {unit}"
+    mean, title = weights.mean(0), f"Recall, mean of {len(weights)} sequences"
     views: list[Exhibit] = [
-        Heatmap(f"Recall, mean of {len(weights)} sequences", weights.mean(0), note=note, **axes),
-        Heatmap("Recall, one sequence", weights[0], note="The first sequence.", **axes),
+        Heatmap(title, mean, past, now, note=note),
+        Heatmap("Recall, one sequence", weights[0], past, now, ticks, ticks, note="The first."),
     ]
     if x.shape[1] <= CREDIT_STEPS:
         credit = credit_scale(model.credit(x[:4]).cpu().numpy())
@@ -89,6 +95,5 @@ def recall_views(
             "else a logarithmic scale up to the strongest. The band along the diagonal is ordinary "
             "truncated backpropagation; what lies left of it came through recalled memories."
         )
-        axes.update(xlabel=f"credit to {unit}", ylabel=f"loss at {unit}")
-        views.append(Heatmap("Credit", credit, note=note, **axes))
+        views.append(Heatmap("Credit", credit, f"credit to {unit}", f"loss at {unit}", note=note))
     return views

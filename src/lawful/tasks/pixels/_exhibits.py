@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from lawful.models import Recalling
 from lawful.tasks._base import Split, batches
 from lawful.tasks._sequence import credit_scale, place, recall_views, run
 from lawful.tasks.exhibits import Array, Exhibit, Heatmap, Images, Table
@@ -90,13 +91,12 @@ def _over_pictures(
     task: "PixelsTask", model: nn.Module, split: Split, said: Array
 ) -> list[Exhibit]:
     """Recall and credit of some pictures, laid over them in red."""
-    if not hasattr(model, "recalled"):
+    if not isinstance(model, Recalling):
         return []
     count = min(_SHOWN, len(said))
     batch = task.source(split).batch(range(count))
     x, y = batch["x"].to(place(model)), batch["y"].to(place(model))
-    with torch.no_grad():
-        received = model.recalled(x).sum(1).cpu().numpy()  # (n, T): weight each step received
+    received = model.recalled(x).sum(1).cpu().numpy()  # (n, T): weight each step received
     received = received / np.maximum(received.max(1, keepdims=True), 1e-12)
     credit = _input_credit(model, x, y)
     part = getattr(task.images, split)

@@ -16,7 +16,7 @@ from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split
 from lawful.tasks._random import permutation
 from lawful.tasks._sequence import SequenceTask, run
 from lawful.tasks.data import ImageData, ImageSet, fetch_dataset, load_images
-from lawful.tasks.exhibits import Exhibit
+from lawful.tasks.exhibits import Array, Exhibit
 from lawful.tasks.pixels._predict import predictions
 
 
@@ -135,18 +135,18 @@ class PixelsTask(SequenceTask[PixelsConfig]):
         if self.config.order == "permuted":
             self.order = permutation(self.config.permutation_seed, pixels)
 
-    def sequences(self, images: np.ndarray[Any, Any]) -> Tensor:
+    def sequences(self, images: Array) -> Tensor:
         """(B, T, chunk * channels) floats from pictures (B, height, width[, 3])."""
         f = self.facts
         flat = images.reshape(len(images), f.height * f.width, f.channels)[:, self.order]
         values = flat.astype(np.float32) / np.float32(f.peak)
         if self.config.scaling == "standard":
-            mean, deviation = np.float32(f.mean), np.float32(f.deviation)
+            mean, deviation = (np.array(v, dtype=np.float32) for v in (f.mean, f.deviation))
             values = (values - mean) / deviation
         steps = len(self.order) // self.chunk
         return torch.from_numpy(values.reshape(len(images), steps, self.chunk * f.channels))
 
-    def to_picture(self, steps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def to_picture(self, steps: Array) -> Array:
         """Lays one number a step (..., T) back over the picture: (..., height, width)."""
         flat = np.repeat(steps, self.chunk, axis=-1)
         picture = np.empty_like(flat)
@@ -194,9 +194,9 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores what `state` returned."""
         try:
-            listed = {k: tuple(v) if isinstance(v, list) else v for k, v in state.items()}
-            facts = Facts(**listed)
-        except TypeError as error:
+            lists = {k: tuple(state[k]) for k in ("classes", "mean", "deviation")}
+            facts = Facts(**{**state, **lists})
+        except (KeyError, TypeError) as error:
             raise InputError(f"task state: expected the facts of pixels, got {error}") from error
         self._set_facts(facts)
 
