@@ -7,7 +7,7 @@ import numpy as np
 
 from lawful.tasks.exhibits import Arcs, Curves, Heatmap, Images, Table, Text, save
 
-SENTENCE = "the old parser reads a short sentence with great care".split()
+SENTENCE = ["the", "old", "parser", "reads", "a", "short", "sentence", "with", "great", "care"]
 HEADS = [2, 2, 3, -1, 6, 6, 3, 3, 9, 7]
 GUESS = [2, 2, 3, -1, 5, 6, 3, 6, 9, 7]
 LABELS = ["det", "amod", "nsubj", "root", "det", "amod", "obj", "obl", "amod", "pobj"]

@@ -159,8 +159,8 @@ def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any
     checkpoint = run.checkpoint("best") or run.checkpoint("last")
     if checkpoint is None:
         raise InputError(f"run: {path} has no checkpoint yet")
-    settings = restore(run, **({} if data is None else {"data": str(data)}))
-    task = settings.task_class(settings.task_config, settings.options.seed)
+    settings = restore(run, data)
+    task = settings.make_task()
     if with_data:
         task.load()
     else:
