@@ -244,3 +244,14 @@ def test_inline_svg_is_themed_and_free_of_stray_ids():
     assert all(i.startswith("f1-") for i in ids)
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', page))
     assert used == set(ids)
+
+
+@pytest.mark.parametrize("value", [1e-3, 1e-5, 0.5, 7.0, 4e5, 3e7])
+def test_ticks_of_a_constant_line_are_told_apart(value):
+    svg = _curves.draw(Curves("c", {"a": (range(5), [value] * 5)})).svg
+    root = ElementTree.fromstring(svg)
+    words = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(words) > 6
+    assert words.count("0") == 1  # of the steps; none on the axis of values
+    upright = words[5:]
+    assert len(set(upright)) == len(upright)

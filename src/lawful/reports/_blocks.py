@@ -84,7 +84,7 @@ def _aligned(values: Sequence[Any]) -> list[str]:
     decimal = [t for v, t in zip(values, texts, strict=True) if isinstance(v, float)]
     if not decimal or any("e" in t for t in decimal):
         return texts
-    digits = max(len(t.partition(".")[2]) for t in decimal)
+    digits = min(4, max(len(t.partition(".")[2]) for t in decimal))
     return [
         f"{v:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
         if isinstance(v, float) and math.isfinite(v)
