@@ -90,6 +90,7 @@ class Task(ABC, Generic[C]):
     metric: ClassVar[str]  # the validation metric that early stopping and "best" use
     higher_is_better: ClassVar[bool]
     train_defaults: ClassVar[Mapping[str, Any]] = {}  # overrides of TrainConfig's defaults
+    model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the same for each model
 
     def __init__(self, config: C, seed: int = 0, data: Path | None = None) -> None:
         self.config = config
