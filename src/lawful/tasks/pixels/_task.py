@@ -190,6 +190,11 @@ class PixelsTask(SequenceTask[PixelsConfig]):
         """Mean cross-entropy and accuracy."""
         return MeanEvaluation(_measure)
 
+    def baselines(self) -> dict[str, float]:
+        """Test accuracy of always naming the commonest class."""
+        labels = self.images.test.labels
+        return {"commonest class": float(np.bincount(labels).max() / len(labels))}
+
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Accuracy by class, confusion, examples, and what was recalled."""
         from lawful.tasks.pixels._exhibits import pixel_exhibits
