@@ -680,7 +680,7 @@ class Laws:
     def test_pickle_and_deepcopy(self, family):
         n = family.sizes[-1]
         d = family.make(family.random(n, (2,)), lengths=[n, 1])
-        d.marginals
+        assert layout(d.marginals)  # fills the cache
         for e in (pickle.loads(pickle.dumps(d)), copy.deepcopy(d)):
             close(e.log_partition, d.log_partition, 0, 0)
             close(e.marginals, d.marginals, 0, 0)

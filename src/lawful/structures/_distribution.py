@@ -26,7 +26,7 @@ Layout = tuple[Tensor, ...]
 class _Value(Tensor):
     """A plain tensor that may also be called, so that ``d.entropy`` and ``d.entropy()`` agree."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def __call__(self) -> Tensor:
         return self.as_subclass(Tensor)
@@ -125,7 +125,7 @@ class StructuredDistribution(Distribution):
         return cast(Tensor, total)
 
     def _infeasible(self) -> Tensor:
-        return self.log_partition.detach() == -torch.inf
+        return self._exact_log_partition().detach() == -torch.inf
 
     def _require_feasible(self, what: str) -> None:
         if tracing():
@@ -211,8 +211,7 @@ class StructuredDistribution(Distribution):
     @property
     def log_partition(self) -> Tensor:
         """Log sum over structures of exp(score), shape (B); -inf where none is possible."""
-        wanted = compute_dtype(self._dtype)
-        return self._cached("A", lambda: self._log_partition().to(wanted))
+        return self._cached("A", lambda: self._exact_log_partition().to(self._theta[0].dtype))
 
     @property
     def marginals(self) -> Any:
@@ -261,7 +260,7 @@ class StructuredDistribution(Distribution):
 
         return self._cached("entropy", make)
 
-    def sample(  # type: ignore[override]
+    def sample(
         self, sample_shape: Sequence[int] = (), generator: Generator | None = None
     ) -> Tensor:
         """Draws exact, independent structures: integer form, sample_shape + (B) + event.
@@ -313,10 +312,9 @@ class StructuredDistribution(Distribution):
         theta, shift = self._centred()
         score = self._score(structure, theta)
         # An impossible element must not give -inf + inf, nor a NaN gradient.
-        gone = self._infeasible()
-        value = score - (self._finite_log_partition() - shift)
-        value = torch.where(gone, torch.full_like(value, -torch.inf), value)
-        return value.clamp(max=0).to(self._theta[0].dtype)
+        result = score - (self._finite_log_partition() - shift)
+        result = result.clamp(max=0).masked_fill(self._infeasible(), -torch.inf)
+        return result.to(self._theta[0].dtype)
 
     def cross_entropy(self, other: Self) -> Tensor:
         """-E_self[other.log_prob], shape (B); +inf where other excludes what self may draw.
@@ -379,7 +377,8 @@ class StructuredDistribution(Distribution):
         return self._rebuild(self._expanded(shape), lengths)
 
     def _rebuild(self, potentials: Layout, lengths: Tensor | None) -> Self:
-        new = type(self)(
+        make = cast(Callable[..., Self], type(self))
+        new = make(
             *potentials,
             lengths=lengths,
             validate_args=False,
@@ -399,10 +398,12 @@ class StructuredDistribution(Distribution):
     def _cast(self, parts: Layout) -> Layout:
         return tuple(p if p.dtype == self._dtype else p.to(self._dtype) for p in parts)
 
+    def _exact_log_partition(self) -> Tensor:
+        return self._cached("A64", lambda: self._log_partition().double())
+
     def _finite_log_partition(self) -> Tensor:
         """A in float64 with 0 for the impossible, so that differences stay free of NaN."""
-        value = self._cached("A64", lambda: self._log_partition().double())
-        return value.masked_fill(value.detach() == -torch.inf, 0.0)
+        return self._exact_log_partition().masked_fill(self._infeasible(), 0.0)
 
     def _is_indicator(self, value: Any) -> bool:
         return isinstance(value, tuple) or value.is_floating_point() or value.dtype == torch.bool
@@ -435,8 +436,9 @@ def _finite(parts: Layout) -> Layout:
     return tuple(x.masked_fill(x.detach() == -torch.inf, 0.0) for x in parts)
 
 
-@register_kl(StructuredDistribution, StructuredDistribution)
 def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Tensor:
-    """KL(p || q) = cross-entropy - entropy, without the difference of two large offsets."""
-    p._check_alike(q)
-    return (p.cross_entropy(q) - p.entropy()).clamp(min=0)
+    """KL(p || q) = cross-entropy - entropy."""
+    return (p.cross_entropy(q) - cast(Tensor, p.entropy())).clamp(min=0)
+
+
+register_kl(StructuredDistribution, StructuredDistribution)(_kl)  # type: ignore[no-untyped-call]
