@@ -700,6 +700,8 @@ class CompileLaws:
     families: tuple[Family, ...] = ()
 
     @pytest.mark.slow
+    # Raised inside the compiler itself when it traces any autograd.Function.
+    @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
     def test_compiles_without_graph_breaks(self, family, backend):
         n = family.sizes[-1]
         theta = leaves(family.random(n, (2,), dtype=torch.float32))

@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import pairwise, product
 
 import torch
 
@@ -27,7 +27,7 @@ def chain(C, edge=False, **more):
         structures=lambda n: list(product(range(C), repeat=n)),
         parts=lambda z: (
             [(0, (t, c)) for t, c in enumerate(z)]
-            + [(1, (t, *p) if edge else p) for t, p in enumerate(zip(z, z[1:], strict=False))]
+            + [(1, (t, *p) if edge else p) for t, p in enumerate(pairwise(z))]
         ),
         encode=encode,
         count=lambda n: C**n,

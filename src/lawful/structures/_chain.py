@@ -1,6 +1,7 @@
 """Linear chains: one state at every step, scores of states and of neighbouring pairs."""
 
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Generator, Tensor
@@ -73,7 +74,7 @@ class LinearChain(StructuredDistribution):
         self._form = _form(transition, unary)
         if self._form != "shared":
             self._event_dims = (2, 3)
-            batch = torch.broadcast_shapes(batch, transition.shape[:-3])
+            batch = _broadcast(batch, transition.shape[:-3])
             unary = unary.expand(*batch, N, C)
             transition = transition.expand(*batch, *transition.shape[-3:])
         self._ends = (start, end)
@@ -138,7 +139,7 @@ class LinearChain(StructuredDistribution):
     def _rebuild(self, potentials: tuple[Tensor, ...], lengths: Tensor | None) -> Self:
         shape = potentials[0].shape[:-2]
         start, end = (e if e is None else e.expand(*shape, e.shape[-1]) for e in self._ends)
-        new = type(self)(
+        new = cast(Callable[..., Self], type(self))(
             *potentials,
             lengths=lengths,
             start=start,
@@ -178,14 +179,14 @@ class LinearChain(StructuredDistribution):
         return unary.contiguous(), transition.contiguous(), lengths, native
 
     def _shaped(self, x: Tensor, *event: int) -> Tensor:
-        return x if len(self._batch_shape) == 1 else x.reshape(self._batch_shape + event)
+        return x if len(self._batch_shape) == 1 else x.reshape((*self._batch_shape, *event))
 
     def _log_partition(self) -> Tensor:
         return self._shaped(kernel.log_partition(*self._flat()))
 
     def _marginals(self) -> tuple[Tensor, ...]:
         _, mu, pair = kernel.infer(*self._flat())
-        pair_shape = pair.shape[1:]
+        pair_shape = tuple(pair.shape[1:])
         if self._form == "constant":
             pair, pair_shape = pair[:, None], (1, *pair_shape)
         return self._shaped(mu, *mu.shape[1:]), self._shaped(pair, *pair_shape)
@@ -318,6 +319,14 @@ def _finite_max(x: Tensor, dims: int) -> Tensor:
     return top.masked_fill(top == -torch.inf, 0.0)
 
 
+def _broadcast(batch: torch.Size, other: torch.Size) -> torch.Size:
+    try:
+        return cast(torch.Size, torch.broadcast_shapes(batch, other))  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        want = f"batch dimensions like unary's {tuple(batch)}"
+        raise expected("transition", want, tuple(other)) from None
+
+
 def _form(transition: Tensor, unary: Tensor) -> str:
     """Which kind of transition this is, by its shape."""
     check_rank("transition", transition, 2)
@@ -329,9 +338,4 @@ def _form(transition: Tensor, unary: Tensor) -> str:
         raise expected("transition", f"({C}, {C}) or (..., {max(N - 1, 0)}, {C}, {C})", shape)
     if len(shape) == 2:
         return "shared"
-    try:
-        torch.broadcast_shapes(unary.shape[:-2], transition.shape[:-3])
-    except RuntimeError:
-        want = f"batch dimensions like unary's {tuple(unary.shape[:-2])}"
-        raise expected("transition", want, shape[:-3]) from None
     return "edge" if shape[-3] == max(N - 1, 0) else "constant"

@@ -4,8 +4,9 @@ One `autograd.Function` gives log-partition and marginals together; the derivati
 a second one, the Hessian product, which is linear in its tangent and symmetric.
 """
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,11 +33,13 @@ def _register_fakes(vector_bytes: int) -> None:
             return int(2 * N * ((B + lanes - 1) // lanes) * lanes * C)
         return int(2 * N * B * ((C + lanes - 1) // lanes) * lanes)
 
-    @torch.library.register_fake("lawful::chain_log_partition")
+    fake = cast(Callable[[str], Callable[[Any], Any]], torch.library.register_fake)
+
+    @fake("lawful::chain_log_partition")
     def _(unary: Tensor, transition: Tensor, lengths: Maybe) -> Tensor:
         return unary.new_empty(unary.shape[:1], dtype=torch.float64)
 
-    @torch.library.register_fake("lawful::chain_marginals")
+    @fake("lawful::chain_marginals")
     def _(unary: Tensor, transition: Tensor, lengths: Maybe) -> tuple[Tensor, ...]:
         B, N, C = unary.shape
         pair = transition.shape if transition.dim() == 4 else (B, C, C)
@@ -48,15 +51,15 @@ def _register_fakes(vector_bytes: int) -> None:
             unary.new_empty(B, dtype=torch.uint8),
         )
 
-    @torch.library.register_fake("lawful::chain_tangent")
+    @fake("lawful::chain_tangent")
     def _(unary: Tensor, transition: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         return unary.new_empty(unary.shape), transition.new_empty(transition.shape)
 
-    @torch.library.register_fake("lawful::chain_best")
+    @fake("lawful::chain_best")
     def _(unary: Tensor, transition: Tensor, lengths: Maybe) -> Tensor:
         return unary.new_empty(unary.shape[:2], dtype=torch.int64)
 
-    @torch.library.register_fake("lawful::chain_sample")
+    @fake("lawful::chain_sample")
     def _(unary: Tensor, transition: Tensor, lengths: Maybe, uniform: Tensor) -> Tensor:
         return uniform.new_empty(uniform.shape, dtype=torch.int64)
 
@@ -79,7 +82,7 @@ class _Infer(Function):
     """(unary, transition, lengths) -> log-partition, marginals, pairs, saved rows, flags."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         unary: Tensor, transition: Tensor, lengths: Maybe, native: bool
     ) -> tuple[Tensor, ...]:
         if native:
@@ -102,7 +105,7 @@ class _Infer(Function):
         transition, mu, pair = saved[1], saved[3], saved[4]
         g_unary = g_transition = None
         if g_mu is not None or g_pair is not None:
-            g_unary, g_transition = _Tangent.apply(*saved, g_mu, g_pair, ctx.native)
+            g_unary, g_transition = _tangent(*saved, g_mu, g_pair, ctx.native)
         if g_A is not None:
             scale = g_A.to(mu.dtype)[:, None, None]
             first = scale * mu
@@ -116,9 +119,13 @@ class _Infer(Function):
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         size, native = info.batch_size, args[3]
         flat = [_flatten(x, d, size) for x, d in zip(args[:3], in_dims[:3], strict=True)]
-        A, mu, pair, work, flag = _Infer.apply(*flat, native)
-        parts = [x.unflatten(0, (size, x.shape[0] // size)) for x in (A, mu, pair, flag)]
+        A, mu, pair, work, flag = _infer(*flat, native)
+        parts = [_unflatten(x, size) for x in (A, mu, pair, flag)]
         return (*parts[:3], work, parts[3]), (0, 0, 0, None, 0)
+
+
+def _infer(*args: Any) -> tuple[Tensor, ...]:
+    return cast(tuple[Tensor, ...], _Infer.apply(*args))  # type: ignore[no-untyped-call]
 
 
 def _shared(pair: Tensor, transition: Tensor, scale: Tensor) -> Tensor:
@@ -134,7 +141,7 @@ class _Tangent(Function):
     """Hessian of the log-partition times (v_unary, v_pair); pairs are summed over a group."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         unary: Tensor,
         transition: Tensor,
         lengths: Maybe,
@@ -169,15 +176,14 @@ class _Tangent(Function):
         else:
             c_pair = c_transition
         rest = (lengths, *saved[3:])
-        g_v, g_w = _Tangent.apply(unary, each, *rest, c_unary, c_pair, ctx.native)
+        g_v, g_w = _tangent(unary, each, *rest, c_unary, c_pair, ctx.native)
         g_unary = g_transition = None
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             g_unary, g_transition = _third_order(
                 unary, transition, lengths, v_unary, v_pair, c_unary, c_transition
             )
-        g_v = None if v_unary is None else g_v
-        g_w = None if v_pair is None else g_w
-        return g_unary, g_transition, None, None, None, None, None, g_v, g_w, None
+        g_tangent = (None if v_unary is None else g_v, None if v_pair is None else g_w)
+        return (g_unary, g_transition, None, None, None, None, None, *g_tangent, None)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -189,9 +195,17 @@ class _Tangent(Function):
         ]
         if in_dims[0] is None and in_dims[1] is None:
             # Only the tangent is batched, so that the saved rows are those of one copy.
-            flat[3:7] = _Infer.apply(*flat[:3], flat[9])[1:]
-        out = _Tangent.apply(*flat)
-        return tuple(x.unflatten(0, (size, x.shape[0] // size)) for x in out), (0, 0)
+            flat[3:7] = _infer(*flat[:3], flat[9])[1:]
+        out = _tangent(*flat)
+        return tuple(_unflatten(x, size) for x in out), (0, 0)
+
+
+def _tangent(*args: Any) -> tuple[Tensor, ...]:
+    return cast(tuple[Tensor, ...], _Tangent.apply(*args))  # type: ignore[no-untyped-call]
+
+
+def _unflatten(x: Tensor, size: int) -> Tensor:
+    return x.reshape(size, x.shape[0] // size, *x.shape[1:])
 
 
 def _per_element(x: Tensor, batch: int) -> Tensor:
@@ -238,7 +252,7 @@ def infer(
     unary: Tensor, transition: Tensor, lengths: Maybe, native: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log-partition (B) in float64, marginals (B, N, C) and pairs, differentiable twice."""
-    A, mu, pair, _, _ = _Infer.apply(unary, transition, lengths, native)
+    A, mu, pair, _, _ = _infer(unary, transition, lengths, native)
     return A, mu, pair
 
 
@@ -248,14 +262,14 @@ def log_partition(unary: Tensor, transition: Tensor, lengths: Maybe, native: boo
     if wanted or torch._C._are_functorch_transforms_active():
         return infer(unary, transition, lengths, native)[0]
     if native:
-        return _native.log_partition(unary, transition, lengths)
+        return cast(Tensor, _native.log_partition(unary, transition, lengths))
     return reference.log_partition(unary, transition, lengths)
 
 
 def best(unary: Tensor, transition: Tensor, lengths: Maybe, native: bool) -> Tensor:
     """A path of highest score, (B, N) int64, -1 in padding."""
     run = _native.best if native else reference.best
-    return run(unary.detach(), transition.detach(), lengths)
+    return cast(Tensor, run(unary.detach(), transition.detach(), lengths))
 
 
 def sample(
@@ -263,7 +277,7 @@ def sample(
 ) -> Tensor:
     """Paths drawn with the given uniforms (S, B, N) in [0, 1), float64; (S, B, N) int64."""
     run = _native.sample if native else reference.sample
-    return run(unary.detach(), transition.detach(), lengths, uniform)
+    return cast(Tensor, run(unary.detach(), transition.detach(), lengths, uniform))
 
 
 def k_best(unary: Tensor, transition: Tensor, lengths: Maybe, k: int) -> tuple[Tensor, Tensor]:
