@@ -6,24 +6,27 @@
 namespace lawful {
 namespace {
 
-template <class T, class S>
-unsigned lanes_out_of_range(const T& z, const TreeBatch<S>& b, const Group& g) {
-  using N = Number<T>;
-  if constexpr (N::wide) {
-    return 0;
+// The value part of a number of the scaled domain.
+template <class T>
+double value_of(const T& z, int lane) {
+  if constexpr (Number<T>::dual) {
+    return value_of(z.v, lane);
   } else {
-    unsigned failed = 0;
-    for (int l = 0; l < g.used; ++l) {
-      double v;
-      if constexpr (N::dual) {
-        v = Number<decltype(z.v)>::value(z.v, l);
-      } else {
-        v = N::value(z, l);
-      }
-      if (!in_range(v, b.lengths[g.ids[l]])) failed |= 1u << l;
-    }
-    return failed;
+    return Number<T>::value(z, lane);
   }
+}
+
+// Marks the lanes for which ok(lane, z, length) does not hold; wide numbers never fail.
+template <class T, class S, class Check>
+Outcome judge(const T& z, const TreeBatch<S>& b, const Group& g, const Check& ok) {
+  Outcome out;
+  if constexpr (!Number<T>::wide) {
+    for (int l = 0; l < g.used; ++l) {
+      out.log_z[l] = Number<T>::log(z, l);
+      if (!ok(l, value_of(z, l), b.lengths[g.ids[l]])) out.failed |= 1u << l;
+    }
+  }
+  return out;
 }
 
 template <class T>
@@ -48,18 +51,26 @@ double work_of(const int64_t* lengths, int64_t batch, double factor) {
 
 template <class S>
 struct LogPartition {
+  static constexpr bool centring = true;
   const TreeBatch<S>& b;
-  S* out;
+  double* out;
   template <class T>
-  unsigned run(const Group& g) const {
-    Chart<T> k(g.length, 5);
+  Outcome run(const Group& g) const {
+    Chart<T> k(g.length, g.second ? 8 : 5);
     load_weights(b, g, kProjectiveKappa, k.w);
     inside(k, b.single_root);
     const T z = partition(k, b, g);
-    for (int l = 0; l < g.used; ++l) {
-      out[g.ids[l]] = static_cast<S>(Number<T>::log(z, l) + k.w.total[l]);
+    for (int l = 0; l < g.used; ++l) out[g.ids[l]] = Number<T>::log(z, l) + k.w.total[l];
+    if (!g.second || Number<T>::wide) {
+      return judge(z, b, g, [&](int l, double v, int64_t length) {
+        return surely_sound(v, g, length) || (sound(v, 0.0, length) && nothing_tiny(k, l, length));
+      });
     }
-    return lanes_out_of_range(z, b, g);
+    const auto peak =
+        outside(k, b, g, Number<T>::one(), [](int64_t, int64_t, const T&) {});
+    return judge(z, b, g, [&](int l, double v, int64_t length) {
+      return sound(v, peak.of(l), length);
+    });
   }
 };
 
@@ -68,17 +79,17 @@ template <class S>
 struct Marginals {
   const TreeBatch<S>& b;
   S *arcs, *root;
+  static constexpr bool centring = true;
   template <class T>
-  unsigned run(const Group& g) const {
+  Outcome run(const Group& g) const {
     using N = Number<T>;
     Chart<T> k(g.length, 8);
     load_weights(b, g, kProjectiveKappa, k.w);
     inside(k, b.single_root);
     const T z = partition(k, b, g);
-    const unsigned failed = lanes_out_of_range(z, b, g);
     if (is_zero(z)) {
       clear(g);
-      return 0;
+      return {};
     }
     S *out_arcs[N::lanes], *out_root[N::lanes];
     for (int l = 0; l < N::lanes; ++l) {
@@ -86,14 +97,16 @@ struct Marginals {
       out_root[l] = root + g.ids[l] * b.words;
     }
     const int used = std::min(g.used, N::lanes);
-    outside(k, b, g, N::one() / z, [&](int64_t h, int64_t m, const T& value) {
+    const auto peak = outside(k, b, g, N::one() / z, [&](int64_t h, int64_t m, const T& value) {
       for (int l = 0; l < used; ++l) {
         S* to = h < 0 ? out_root[l] + m : out_arcs[l] + h * b.words + m;
         *to = static_cast<S>(N::out(value, l) * k.w.direction_scale[l]);
       }
     });
     finish(g);
-    return failed;
+    return judge(z, b, g, [&](int l, double v, int64_t length) {
+      return sound(v, peak.of(l), length);
+    });
   }
   // Zeros at self-arcs and in the padding: the rest has been written.
   void finish(const Group& g) const {
@@ -123,7 +136,7 @@ struct Argmax {
   int64_t* heads;
   S* score;
   template <class T>
-  unsigned run(const Group& g) const {
+  Outcome run(const Group& g) const {
     Chart<T> k(g.length, 5);
     load_weights(b, g, 0.0, k.w);
     inside(k, b.single_root);
@@ -146,7 +159,7 @@ struct Argmax {
       });
       score[id] = static_cast<S>(tree_score(b, id, tree));
     }
-    return 0;
+    return {};
   }
 };
 
@@ -156,13 +169,17 @@ struct Sample {
   const double* uniforms;  // (samples, batch, 2 words)
   int64_t samples;
   int64_t* heads;  // (samples, batch, words)
+  static constexpr bool centring = true;
   template <class T>
-  unsigned run(const Group& g) const {
+  Outcome run(const Group& g) const {
     const int64_t id = g.ids[0], length = b.lengths[id], words = b.words;
     Chart<T> k(length, 5);
     load_weights(b, g, kProjectiveKappa, k.w);
     inside(k, b.single_root);
-    if (lanes_out_of_range(k.prefix[length], b, g)) return 1;
+    const Outcome out = judge(k.prefix[length], b, g, [&](int l, double v, int64_t size) {
+      return surely_sound(v, g, size) || (sound(v, 0.0, size) && nothing_tiny(k, l, size));
+    });
+    if (out.failed) return out;
     const bool possible = !is_zero(k.prefix[length]);
     const auto view = ChartView<T, T>::of(k, 0);
     for (int64_t s = 0; s < samples; ++s) {
@@ -174,7 +191,7 @@ struct Sample {
         return pick(x, y, n, *random++);
       });
     }
-    return 0;
+    return {};
   }
   template <class T>
   static int64_t pick(const T* x, const T* y, int64_t n, double random) {
@@ -193,11 +210,11 @@ struct Sample {
 };
 
 Tensor log_partition(const Tensor& arcs, const Tensor& root, const Tensor& lengths, bool single) {
-  Tensor out = new_like(arcs, {arcs.size(0)});
+  Tensor out = new_like(arcs, {arcs.size(0)}, ScalarType::Double);
   with_scalar(arcs, [&](auto scalar) {
     using S = decltype(scalar);
     const auto b = tree_batch<S>(arcs, root, lengths, single);
-    const LogPartition<S> body{b, static_cast<S*>(out.mutable_data_ptr())};
+    const LogPartition<S> body{b, static_cast<double*>(out.mutable_data_ptr())};
     run_scaled<Plain>(b, work_of(b.lengths, b.batch, 3), body);
   });
   return out;
@@ -241,7 +258,7 @@ std::tuple<Tensor, Tensor> argmax(const Tensor& arcs, const Tensor& root, const 
     const auto b = tree_batch<S>(arcs, root, lengths, single);
     const Argmax<S> body{b, static_cast<int64_t*>(heads.mutable_data_ptr()),
                          static_cast<S*>(score.mutable_data_ptr())};
-    run_lanes<MaxPlus>(b, work_of(b.lengths, b.batch, 3), body, [](const Group&) {});
+    run_lanes<MaxPlus>(b, work_of(b.lengths, b.batch, 3), body, [](int64_t, double) {});
   });
   return {heads, score};
 }
@@ -256,8 +273,8 @@ Tensor sample(const Tensor& arcs, const Tensor& root, const Tensor& lengths, con
     const Sample<S> body{b, static_cast<const double*>(uniforms.const_data_ptr()),
                          uniforms.size(0), static_cast<int64_t*>(heads.mutable_data_ptr())};
     for_tasks(b.batch, work_of(b.lengths, b.batch, 3), [&](int64_t id) {
-      const Group g = one_sentence(b.lengths, id);
-      if (body.template run<double>(g)) body.template run<Wide>(g);
+      const Outcome out = body.template run<double>(one_sentence(b.lengths, id));
+      if (out.failed) run_again<Plain>(b, body, id, out.log_z[0]);
     });
   });
   return heads;

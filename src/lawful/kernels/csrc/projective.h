@@ -86,14 +86,33 @@ T partition(const Chart<T>& k, const TreeBatch<S>& b, const Group& g) {
   return z;
 }
 
+// The largest of the values seen, in each lane.
+template <class T>
+struct Peak {
+  T top = Number<T>::zero();
+  void see(const T& x) { top = x > top ? x : top; }
+  double of(int lane) const { return Number<T>::value(top, lane); }
+};
+template <class V>
+struct Peak<Dual<V>> : Peak<V> {
+  void see(const Dual<V>& x) { Peak<V>::see(x.v); }
+};
+template <>
+struct Peak<Wide> {
+  void see(const Wide&) {}
+  double of(int) const { return 0.0; }
+};
+
 // Outside values (a bar marks them), and the marginals IRbar IR / Z, ILbar IL / Z, handed to
 // put(h, m, value) with h = kRoot for the root.
 //   p[i][j] = CRbar(i,j), p[j][i] = CLbar(i,j), pt its transpose; g = Sbar, symmetric.
+// Returns the largest outside value.
 template <class T, class S, class Put>
-void outside(Chart<T>& k, const TreeBatch<S>& b, const Group& group, T inverse_z, const Put& put) {
+Peak<T> outside(Chart<T>& k, const TreeBatch<S>& b, const Group& group, T inverse_z, const Put& put) {
   const int64_t n = k.n;
   const T zero = Number<T>::zero(), one = Number<T>::one();
   T *p = k.rest, *pt = p + n * n, *g = pt + n * n;
+  Peak<T> peak;
   for (int64_t t = 0; t <= n; ++t) k.prefix_bar[t] = zero;
   for (int l = 0; l < Number<T>::lanes; ++l) {
     T& last = k.prefix_bar[b.lengths[group.ids[l]]];
@@ -127,18 +146,39 @@ void outside(Chart<T>& k, const TreeBatch<S>& b, const Group& group, T inverse_z
       pj[i] = pti[j] = left;
       const T drawn_left = dot(ai, pj, i + 1), drawn_right = dot(pi + j, aj + j, n - j);
       gi[j] = gj[i] = drawn_right * k.w.arc[i * n + j] + drawn_left * k.w.arc[j * n + i];
+      peak.see(right);
+      peak.see(left);
+      peak.see(gi[j]);
       put(i, j, drawn_right * ci[j] * inverse_z);
       put(j, i, drawn_left * cj[i] * inverse_z);
     }
   }
+  return peak;
 }
 
-// A result in the scaled domain is sound if nothing that underflowed (below exp(-708)) could weigh
-// in: outside values are below exp(kappa n), so that much headroom is kept, and 1e-16 relative.
-inline bool in_range(double z, int64_t length) {
-  const double n = static_cast<double>(length);
-  const double floor = -660.0 + kProjectiveKappa * n + 2.0 * std::log(n + 1.0);
-  return z < 1e300 && z > 0.0 && std::log(z) > floor;
+// A result in the scaled domain is sound if what underflowed (below 1e-308) cannot weigh in, that
+// is, times the largest outside value and the number of items it stays below 1e-17 of the whole.
+inline bool sound(double z, double peak, int64_t length) {
+  const double items = 4.0 * static_cast<double>(length * length + 1);
+  return z > 1e-290 && z < 1e300 && peak * items < z * 1e290;
+}
+
+// Without outside values: with weights below exp(-kappa) they are below exp(kappa n) ...
+inline bool surely_sound(double z, const Group& g, int64_t length) {
+  if (length > 128 || g.second) return false;
+  return sound(z, std::exp(kProjectiveKappa * static_cast<double>(length)), length);
+}
+
+// ... or nothing has underflowed.
+template <class T>
+bool nothing_tiny(const Chart<T>& k, int lane, int64_t length) {
+  for (int64_t i = 0; i < length; ++i) {
+    for (int64_t j = 0; j < length; ++j) {
+      if (!(Number<T>::value(k.a[i * k.n + j], lane) > 1e-290)) return false;
+      if (i != j && !(Number<T>::value(k.c[i * k.n + j], lane) > 1e-290)) return false;
+    }
+  }
+  return true;
 }
 
 // ---- one structure ---------------------------------------------------------------------------

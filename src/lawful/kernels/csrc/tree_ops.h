@@ -46,32 +46,46 @@ void for_tasks(int64_t count, double work, const F& f) {
 
 inline int64_t threads() { return static_cast<int64_t>(torch::stable::get_num_threads()); }
 
-// Runs body.run<T>(group) with sentences in the lanes of a vector, which returns a bit for each lane
-// whose result is out of range; `again(id)` then takes that sentence.
+// Runs body.run<T>(group), which returns an Outcome, with sentences in the lanes of a vector;
+// `again(id, log_z)` then takes the sentences out of range.
 template <template <class> class Kind, class S, class Body, class Again>
 void run_lanes(const TreeBatch<S>& b, double work, const Body& body, const Again& again) {
   const int lanes = choose_lanes(b.batch, threads());
   const auto groups = make_groups(b.lengths, b.batch, lanes);
   for_tasks(static_cast<int64_t>(groups.size()), work, [&](int64_t task) {
     const Group& g = groups[static_cast<size_t>(task)];
-    unsigned failed;
+    Outcome out;
     if (lanes == 8) {
-      failed = body.template run<Kind<v8d>>(g);
+      out = body.template run<Kind<v8d>>(g);
     } else if (lanes == 4) {
-      failed = body.template run<Kind<v4d>>(g);
+      out = body.template run<Kind<v4d>>(g);
     } else {
-      failed = body.template run<Kind<double>>(g);
+      out = body.template run<Kind<double>>(g);
     }
     for (int l = 0; l < g.used; ++l) {
-      if (failed >> l & 1u) again(one_sentence(b.lengths, g.ids[l]));
+      if (out.failed >> l & 1u) again(g.ids[l], out.log_z[l]);
     }
   });
 }
 
-// The same, with the wide number type for the sentences that fell out of range.
+// One sentence again: centred by what the first try found, and failing that, in the wide numbers.
+template <template <class> class Kind, class S, class Body>
+void run_again(const TreeBatch<S>& b, const Body& body, int64_t id, double log_z) {
+  Group g = one_sentence(b.lengths, id);
+  g.second = true;
+  if (body.centring && log_z > -690.0 && log_z < 690.0) {
+    g.tilt = log_z / static_cast<double>(g.length);
+    if (!body.template run<Kind<double>>(g).failed) return;
+  }
+  g.tilt = 0.0;
+  body.template run<Kind<Wide>>(g);
+}
+
 template <template <class> class Kind, class S, class Body>
 void run_scaled(const TreeBatch<S>& b, double work, const Body& body) {
-  run_lanes<Kind>(b, work, body, [&](const Group& g) { body.template run<Kind<Wide>>(g); });
+  run_lanes<Kind>(b, work, body, [&](int64_t id, double log_z) {
+    run_again<Kind>(b, body, id, log_z);
+  });
 }
 
 template <class V>

@@ -28,7 +28,15 @@ struct TreeBatch {
 struct Group {
   int64_t ids[8];
   int used;
-  int64_t length;  // the longest
+  int64_t length;         // the longest
+  double tilt = 0.0;      // added to the shift of every word
+  bool second = false;    // a second try, of one sentence
+};
+
+// What became of a group: a bit for each lane out of range, and the lanes' scaled log-partitions.
+struct Outcome {
+  unsigned failed = 0;
+  double log_z[8] = {};
 };
 
 // Longest first, so that the lanes of a group have similar lengths.
@@ -78,8 +86,8 @@ inline int choose_lanes(int64_t batch, int64_t threads) {
   return batch >= 3 ? 4 : 1;
 }
 
-// Weights of one group. weight[h n + m] and root[m] are exp(score - shift[m] - kappa), zero where
-// the sentence of a lane has ended; `total` is what the shifts took from each log-partition.
+// Weights of one group: arc[h n + m] and root[m] are exp(score - shift[m]), zero where the sentence
+// of a lane has ended; `total` is what the shifts took from each log-partition.
 template <class T>
 struct Weights {
   int64_t n;
@@ -97,6 +105,17 @@ double column_best(const TreeBatch<S>& b, int64_t id, int64_t length, int64_t m)
     if (h != m && s > best) best = s;
   }
   return best;
+}
+
+// log of the mean of exp(score - best) over the heads of m.
+template <class S>
+double column_spread(const TreeBatch<S>& b, int64_t id, int64_t length, int64_t m, double best) {
+  const S* column = b.arcs + id * b.words * b.words + m;
+  double sum = std::exp(static_cast<double>(b.root[id * b.words + m]) - best);
+  for (int64_t h = 0; h < length; ++h) {
+    if (h != m) sum += std::exp(static_cast<double>(column[h * b.words]) - best);
+  }
+  return std::log(sum / static_cast<double>(length));
 }
 
 // Directions are scaled to at most 1, so that a tangent has the range of its value.
@@ -133,8 +152,13 @@ void load_weights(const TreeBatch<S>& b, const Group& g, double kappa, Weights<T
     for (int64_t m = 0; m < n; ++m) {
       double best = m < lengths[l] ? column_best(b, id, lengths[l], m) : 0.0;
       if (!(best > -kInf)) best = 0.0;
-      shifts.get()[m * L + l] = best + kappa;
-      if (m < lengths[l]) total += best + kappa;
+      double shift = best + kappa + g.tilt;
+      // For long sentences the best head alone predicts the size of the sum too badly.
+      if (kappa > 0.0 && m < lengths[l] && lengths[l] > 128) {
+        shift += 0.5 * column_spread(b, id, lengths[l], m, best);
+      }
+      shifts.get()[m * L + l] = shift;
+      if (m < lengths[l]) total += shift;
     }
     w.total[l] = total;
     w.direction_scale[l] = N::dual ? direction_size(b, id, lengths[l]) : 1.0;
