@@ -107,9 +107,10 @@ void best_tree(const TreeBatch<S>& b, int64_t id, int64_t* heads, S* score) {
   const int64_t n = b.lengths[id], words = b.words;
   std::fill(heads, heads + words, kPad);
   Edmonds graph(n);
+  std::vector<double> bests(static_cast<size_t>(n));
+  column_bests(b, id, n, bests.data(), 1);
   for (int64_t m = 0; m < n; ++m) {
-    double best = column_best(b, id, n, m);
-    if (!(best > -kInf)) best = 0.0;
+    const double best = bests[static_cast<size_t>(m)];
     for (int64_t h = 0; h <= n; ++h) {
       const S raw = h == n ? b.root[id * words + m] : b.arcs[(id * words + h) * words + m];
       const double x = static_cast<double>(raw);
@@ -141,8 +142,10 @@ struct Walks {
   void run(int64_t id) const {
     const int64_t n = b.lengths[id], words = b.words;
     std::vector<double> steps(static_cast<size_t>(n * (n + 1)));
+    std::vector<double> bests(static_cast<size_t>(n));
+    column_bests(b, id, n, bests.data(), 1);
     for (int64_t m = 0; m < n; ++m) {
-      const double best = column_best(b, id, n, m);
+      const double best = bests[static_cast<size_t>(m)];
       double sum = 0.0;
       for (int64_t h = 0; h <= n; ++h) {
         const S raw = h == n ? b.root[id * words + m] : b.arcs[(id * words + h) * words + m];

@@ -96,15 +96,22 @@ struct Weights {
   double direction_scale[8];
 };
 
+// The best head of each word, root included; best[m step] for m below length.
 template <class S>
-double column_best(const TreeBatch<S>& b, int64_t id, int64_t length, int64_t m) {
-  const S* column = b.arcs + id * b.words * b.words + m;
-  double best = static_cast<double>(b.root[id * b.words + m]);
+void column_bests(const TreeBatch<S>& b, int64_t id, int64_t length, double* best, int64_t step) {
+  for (int64_t m = 0; m < length; ++m) best[m * step] = static_cast<double>(b.root[id * b.words + m]);
   for (int64_t h = 0; h < length; ++h) {
-    const double s = static_cast<double>(column[h * b.words]);
-    if (h != m && s > best) best = s;
+    const S* row = b.arcs + (id * b.words + h) * b.words;
+    const double self = best[h * step];
+    for (int64_t m = 0; m < length; ++m) {
+      const double s = static_cast<double>(row[m]);
+      best[m * step] = s > best[m * step] ? s : best[m * step];
+    }
+    best[h * step] = self;
   }
-  return best;
+  for (int64_t m = 0; m < length; ++m) {
+    if (!(best[m * step] > -kInf)) best[m * step] = 0.0;
+  }
 }
 
 // log of the mean of exp(score - best) over the heads of m.
@@ -136,51 +143,68 @@ double direction_size(const TreeBatch<S>& b, int64_t id, int64_t length) {
   return size > 0.0 && size < kInf ? size : 1.0;
 }
 
+// Shifts of the words of each lane (shifts[m L + l]), and what else belongs to a lane.
+template <class T, class S>
+void load_shifts(const TreeBatch<S>& b, const Group& g, double kappa, Weights<T>& w,
+                 double* shifts) {
+  constexpr int L = Number<T>::lanes;
+  for (int l = 0; l < L; ++l) {
+    const int64_t id = g.ids[l], length = b.lengths[id];
+    column_bests(b, id, length, shifts + l, L);
+    double total = 0.0;
+    for (int64_t m = 0; m < length; ++m) {
+      double& shift = shifts[m * L + l];
+      const double best = shift;
+      shift += kappa + g.tilt;
+      // For long sentences the best head alone predicts the size of the sum too badly.
+      if (kappa > 0.0 && length > 128) shift += 0.5 * column_spread(b, id, length, m, best);
+      total += shift;
+    }
+    w.total[l] = total;
+    w.direction_scale[l] = Number<T>::dual ? direction_size(b, id, length) : 1.0;
+  }
+}
+
+// Transposes one row (h = -1: the root's) of every lane into to[m L + l], scaled and shifted.
+template <int L, class S>
+void gather_row(const TreeBatch<S>& b, const Group& g, const S* arcs, const S* root, int64_t h,
+                const double* shifts, const double* scale, double outside, int64_t n, double* to) {
+  for (int l = 0; l < L; ++l) {
+    const int64_t id = g.ids[l], words = b.words;
+    const int64_t length = h < b.lengths[id] ? b.lengths[id] : 0;
+    const S* row = h < 0 ? root + id * words : arcs + (id * words + h) * words;
+    for (int64_t m = 0; m < length; ++m) {
+      to[m * L + l] = static_cast<double>(row[m]) * scale[l] - (shifts ? shifts[m * L + l] : 0.0);
+    }
+    for (int64_t m = length; m < n; ++m) to[m * L + l] = outside;
+    if (h >= 0) to[h * L + l] = outside;
+  }
+}
+
 template <class T, class S>
 void load_weights(const TreeBatch<S>& b, const Group& g, double kappa, Weights<T>& w) {
   using N = Number<T>;
   using X = typename N::X;
   constexpr int L = N::lanes;
-  const int64_t n = w.n, words = b.words;
+  const int64_t n = w.n;
   Buffer<double> shifts(n * L);
-  int64_t lengths[L];
-  double inverse[L];
+  Buffer<X> scores(n), tangents(N::dual ? n : 0);
+  auto* const x = reinterpret_cast<double*>(scores.get());
+  auto* const t = reinterpret_cast<double*>(tangents.get());
+  load_shifts(b, g, kappa, w, shifts.get());
+  double one[L], inverse[L];
   for (int l = 0; l < L; ++l) {
-    const int64_t id = g.ids[l];
-    lengths[l] = b.lengths[id];
-    double total = 0.0;
-    for (int64_t m = 0; m < n; ++m) {
-      double best = m < lengths[l] ? column_best(b, id, lengths[l], m) : 0.0;
-      if (!(best > -kInf)) best = 0.0;
-      double shift = best + kappa + g.tilt;
-      // For long sentences the best head alone predicts the size of the sum too badly.
-      if (kappa > 0.0 && m < lengths[l] && lengths[l] > 128) {
-        shift += 0.5 * column_spread(b, id, lengths[l], m, best);
-      }
-      shifts.get()[m * L + l] = shift;
-      if (m < lengths[l]) total += shift;
-    }
-    w.total[l] = total;
-    w.direction_scale[l] = N::dual ? direction_size(b, id, lengths[l]) : 1.0;
+    one[l] = 1.0;
     inverse[l] = 1.0 / w.direction_scale[l];
   }
-  for (int64_t h = -1; h < n; ++h) {  // h = -1 is the root
+  for (int64_t h = -1; h < n; ++h) {
+    gather_row<L>(b, g, b.arcs, b.root, h, shifts.get(), one, -kInf, n, x);
+    if constexpr (N::dual) {
+      gather_row<L>(b, g, b.direction_arcs, b.direction_root, h, nullptr, inverse, 0.0, n, t);
+    }
+    T* to = h < 0 ? w.root : w.arc + h * n;
     for (int64_t m = 0; m < n; ++m) {
-      X x, t{};
-      double* px = reinterpret_cast<double*>(&x);
-      double* pt = reinterpret_cast<double*>(&t);
-      for (int l = 0; l < L; ++l) {
-        const int64_t id = g.ids[l];
-        const bool there = m < lengths[l] && h < lengths[l] && h != m;
-        const int64_t at = h < 0 ? id * words + m : (id * words + h) * words + m;
-        const S* from = h < 0 ? b.root : b.arcs;
-        px[l] = there ? static_cast<double>(from[at]) - shifts.get()[m * L + l] : -kInf;
-        if constexpr (N::dual) {
-          const S* along = h < 0 ? b.direction_root : b.direction_arcs;
-          pt[l] = there ? static_cast<double>(along[at]) * inverse[l] : 0.0;
-        }
-      }
-      (h < 0 ? w.root[m] : w.arc[h * n + m]) = N::weight(x, t);
+      to[m] = N::weight(scores.get()[m], N::dual ? tangents.get()[m] : X{});
     }
   }
 }
