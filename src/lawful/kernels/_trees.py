@@ -25,13 +25,18 @@ PAD = -2  # head of a word in the padding
 Pair = tuple[Tensor, Tensor]
 Triple = tuple[Tensor, Tensor, Tensor]
 Truth = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+# A fast plain torch path: (value, sound) and (value, sound, marginals or their derivative).
+FastValue = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
+FastPair = Callable[[Tensor, Tensor, Tensor, bool, Pair | None], tuple[Tensor, Tensor, Pair]]
 _truths: dict[str, Truth] = {}
+_fast: dict[str, tuple[FastValue, FastPair]] = {}
 _with_fakes: set[str] = set()
 
 
-def register(family: str, truth: Truth) -> None:
-    """Makes a family known by its plain torch log-partition."""
+def register(family: str, truth: Truth, value: FastValue, pair: FastPair) -> None:
+    """Makes a family known: its log-partition in plain torch, and the fast way to the same."""
     _truths[family] = truth
+    _fast[family] = value, pair
 
 
 def flatten(arcs: Tensor, root: Tensor, lengths: Tensor | None) -> tuple[torch.Size, Triple]:
@@ -88,6 +93,61 @@ def plain_hvp(
         return (ma * direction[0]).sum() + (mr * direction[1]).sum()
 
     return _grad(along, arcs, root)
+
+
+# ---- plain torch: the fast path where it is sound, else the truth -----------------------------------
+
+
+def _eager_only(*tensors: Tensor) -> bool:
+    """Whether the fast path is out of the question: it looks at values, in float64."""
+    blind = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return blind or tensors[0].numel() == 0 or tensors[0].device.type in ("mps", "meta")
+
+
+def reference_log_partition(
+    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
+) -> Tensor:
+    """(B) float64."""
+    if _eager_only(arcs):
+        return _truths[family](arcs, root, lengths, single)
+    value, sound = _fast[family][0](arcs, root, lengths, single)
+    if not bool(sound.all()):
+        bad = (~sound).nonzero()[:, 0]
+        value[bad] = _truths[family](arcs[bad], root[bad], lengths[bad], single)
+    return value
+
+
+def reference_marginals(
+    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
+) -> Pair:
+    """(B, N, N) and (B, N) in the precision of the input."""
+    if _eager_only(arcs):
+        return plain_marginals(family, arcs, root, lengths, single)
+    _, sound, pair = _fast[family][1](arcs, root, lengths, single, None)
+    if not bool(sound.all()):
+        bad = (~sound).nonzero()[:, 0]
+        exact = plain_marginals(family, arcs[bad], root[bad], lengths[bad], single)
+        _replace(pair, bad, exact)
+    return pair[0].to(arcs.dtype), pair[1].to(arcs.dtype)
+
+
+def reference_hvp(
+    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, direction: Pair, single: bool
+) -> Pair:
+    """(B, N, N) and (B, N) in the precision of the input."""
+    if _eager_only(arcs):
+        return plain_hvp(family, arcs, root, lengths, direction, single)
+    _, sound, pair = _fast[family][1](arcs, root, lengths, single, direction)
+    if not bool(sound.all()):
+        bad = (~sound).nonzero()[:, 0]
+        part = direction[0][bad], direction[1][bad]
+        _replace(pair, bad, plain_hvp(family, arcs[bad], root[bad], lengths[bad], part, single))
+    return pair[0].to(arcs.dtype), pair[1].to(arcs.dtype)
+
+
+def _replace(pair: Pair, where: Tensor, exact: Pair) -> None:
+    for x, y in zip(pair, exact, strict=True):
+        x[where] = y.to(x.dtype)
 
 
 # ---- compiled operators ----------------------------------------------------------------------------
@@ -156,6 +216,13 @@ def _unfold(info: Any, x: Tensor) -> Tensor:
     return x.reshape(info.batch_size, -1, *x.shape[1:])
 
 
+def _graph_wanted() -> bool:
+    """Whether a backward is itself to be differentiated, mapped or traced."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return True
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 class _LogPartition(Function):
     @staticmethod
     def forward(
@@ -164,7 +231,7 @@ class _LogPartition(Function):
         if native:
             value: Tensor = call_native(family, "log_partition", arcs, root, lengths, single)
             return value
-        return _truths[family](arcs, root, lengths, single)
+        return reference_log_partition(family, arcs, root, lengths, single)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -174,7 +241,8 @@ class _LogPartition(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         arcs, root, lengths = ctx.saved_tensors
-        ma, mr = _Marginals.apply(*ctx.how, arcs, root, lengths)
+        call = _Marginals.apply if _graph_wanted() else _Marginals.forward
+        ma, mr = call(*ctx.how, arcs, root, lengths)
         scale = grad.to(arcs.dtype)
         return None, None, None, ma * scale[:, None, None], mr * scale[:, None], None
 
@@ -192,7 +260,7 @@ class _Marginals(Function):
         if native:
             pair: Pair = call_native(family, "marginals", arcs, root, lengths, single)
             return pair
-        return plain_marginals(family, arcs, root, lengths, single)
+        return reference_marginals(family, arcs, root, lengths, single)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Pair) -> None:
@@ -202,7 +270,8 @@ class _Marginals(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         arcs, root, lengths = ctx.saved_tensors
-        pair = _Hvp.apply(*ctx.how, arcs, root, lengths, grads[0], grads[1])
+        call = _Hvp.apply if _graph_wanted() else _Hvp.forward
+        pair = call(*ctx.how, arcs, root, lengths, grads[0], grads[1])
         return None, None, None, pair[0], pair[1], None
 
     @staticmethod
@@ -228,7 +297,7 @@ class _Hvp(Function):
             op = native_op(family, "hvp")
             pair: Pair = op(*(x.contiguous() for x in tensors), single)
             return pair
-        return plain_hvp(family, arcs, root, lengths, (along_arcs, along_root), single)
+        return reference_hvp(family, arcs, root, lengths, (along_arcs, along_root), single)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Pair) -> None:

@@ -10,11 +10,11 @@ from torch import Generator, Tensor
 from lawful.kernels import _trees
 from lawful.kernels._native import Backend
 from lawful.kernels._trees import Pair
-from lawful.kernels.projective import reference
+from lawful.kernels.projective import reference, scaled
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("projective", reference.log_partition)
+_trees.register("projective", reference.log_partition, scaled.partition, scaled.run)
 
 
 def log_partition(

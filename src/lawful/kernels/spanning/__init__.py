@@ -12,12 +12,12 @@ from lawful.kernels import _trees
 from lawful.kernels._native import Backend
 from lawful.kernels._trees import Pair
 from lawful.kernels.projective.reference import masked
-from lawful.kernels.spanning import reference
+from lawful.kernels.spanning import dense, reference
 from lawful.kernels.spanning._edmonds import best_heads
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("spanning", reference.log_partition)
+_trees.register("spanning", reference.log_partition, dense.partition, dense.run)
 
 
 def log_partition(
