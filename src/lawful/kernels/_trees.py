@@ -33,10 +33,13 @@ _fast: dict[str, tuple[FastValue, FastPair]] = {}
 _with_fakes: set[str] = set()
 
 
-def register(family: str, truth: Truth, value: FastValue, pair: FastPair) -> None:
-    """Makes a family known: its log-partition in plain torch, and the fast way to the same."""
+def register(
+    family: str, truth: Truth, value: FastValue | None = None, pair: FastPair | None = None
+) -> None:
+    """Makes a family known: its log-partition in plain torch, and perhaps a faster way to it."""
     _truths[family] = truth
-    _fast[family] = value, pair
+    if value is not None and pair is not None:
+        _fast[family] = value, pair
 
 
 def flatten(arcs: Tensor, root: Tensor, lengths: Tensor | None) -> tuple[torch.Size, Triple]:
@@ -98,17 +101,18 @@ def plain_hvp(
 # ---- plain torch: the fast path where it is sound, else the truth -----------------------------------
 
 
-def _eager_only(*tensors: Tensor) -> bool:
+def _needs_truth(family: str, arcs: Tensor) -> bool:
     """Whether the fast path is out of the question: it looks at values, in float64."""
     blind = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return blind or tensors[0].numel() == 0 or tensors[0].device.type in ("mps", "meta")
+    odd = arcs.numel() == 0 or arcs.device.type in ("mps", "meta")
+    return family not in _fast or blind or odd
 
 
 def reference_log_partition(
     family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
 ) -> Tensor:
     """(B) float64."""
-    if _eager_only(arcs):
+    if _needs_truth(family, arcs):
         return _truths[family](arcs, root, lengths, single)
     value, sound = _fast[family][0](arcs, root, lengths, single)
     if not bool(sound.all()):
@@ -121,7 +125,7 @@ def reference_marginals(
     family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
 ) -> Pair:
     """(B, N, N) and (B, N) in the precision of the input."""
-    if _eager_only(arcs):
+    if _needs_truth(family, arcs):
         return plain_marginals(family, arcs, root, lengths, single)
     _, sound, pair = _fast[family][1](arcs, root, lengths, single, None)
     if not bool(sound.all()):
@@ -135,7 +139,7 @@ def reference_hvp(
     family: str, arcs: Tensor, root: Tensor, lengths: Tensor, direction: Pair, single: bool
 ) -> Pair:
     """(B, N, N) and (B, N) in the precision of the input."""
-    if _eager_only(arcs):
+    if _needs_truth(family, arcs):
         return plain_hvp(family, arcs, root, lengths, direction, single)
     _, sound, pair = _fast[family][1](arcs, root, lengths, single, direction)
     if not bool(sound.all()):

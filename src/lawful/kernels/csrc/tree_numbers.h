@@ -15,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are only passed between inlined functions
 #endif
 
-namespace lawful {
+namespace lawful::trees {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -190,7 +190,7 @@ struct Number<Dual<V>> {
     const V v = N::weight(x, t);
     if constexpr (N::wide) {
       if (v.m == 0.0) return {v, v};  // a part that cannot be chosen has no gradient, even for t=inf
-      return {v, v * lawful::wide(t, 0)};
+      return {v, v * trees::wide(t, 0)};
     } else {
       return {v, v == 0.0 ? V{} : v * t};
     }
@@ -268,4 +268,4 @@ class Buffer {
   T* data_;
 };
 
-}  // namespace lawful
+}  // namespace lawful::trees
