@@ -2,16 +2,24 @@
 
 from lawful.structures._categorical import Bernoulli as Bernoulli
 from lawful.structures._categorical import Categorical as Categorical
+from lawful.structures._chain import ChainParts as ChainParts
+from lawful.structures._chain import LinearChain as LinearChain
+from lawful.structures._constituency import ConstituencyTree as ConstituencyTree
 from lawful.structures._dependency import ProjectiveTree as ProjectiveTree
 from lawful.structures._dependency import SpanningTree as SpanningTree
-from lawful.structures._dependency import marginalise_labels as marginalise_labels
+from lawful.structures._dependency import TreeParts as TreeParts
 from lawful.structures._distribution import StructuredDistribution as StructuredDistribution
+from lawful.structures._labels import marginalise_labels as marginalise_labels
 
 __all__ = [
     "Bernoulli",
     "Categorical",
+    "ChainParts",
+    "ConstituencyTree",
+    "LinearChain",
     "ProjectiveTree",
     "SpanningTree",
     "StructuredDistribution",
+    "TreeParts",
     "marginalise_labels",
 ]
