@@ -1,8 +1,10 @@
 import math
 from itertools import product
 
+import pytest
 import torch
 
+from lawful.errors import InputError
 from lawful.structures import ConstituencyTree
 from tests.structures._battery import CompileLaws, Family, Laws
 
@@ -59,6 +61,7 @@ PLAIN = Family(
     padding=lambda length, n: (unused(length, n),),
     sizes=(1, 2, 3, 5),
     large=20,
+    fill=None,
 )
 LABELLED = Family(
     "constituency-labelled",
@@ -72,6 +75,7 @@ LABELLED = Family(
     padding=lambda length, n: (unused(length, n)[..., None].expand(n, n, 2),),
     sizes=(1, 2, 3),
     large=20,
+    fill=None,
     options={"labelled": True},
 )
 
@@ -81,4 +85,42 @@ class TestConstituencyTrees(Laws):
 
 
 class TestCompiledConstituencyTrees(CompileLaws):
-    families = (PLAIN, LABELLED)
+    families = (LABELLED,)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_junk_outside_the_triangle_is_ignored(labelled):
+    shape = (2, 4, 4, 3) if labelled else (2, 4, 4)
+    d = ConstituencyTree(torch.randn(shape), lengths=[3, 4], labelled=labelled)
+    z = d.argmax
+    junk = z.clone()
+    junk[0, 3], junk[0, :, 3] = -100, 7
+    junk[:, 2, 0] = 5
+    assert torch.equal(d.log_prob(junk), d.log_prob(z))
+    assert (z[0, 3] == -1).all()
+    assert (z[0, :, 3] == -1).all()
+
+
+def test_broken_trees_are_refused():
+    d = ConstituencyTree(torch.randn(3, 3))
+    good = d.argmax
+    for i, j in ((0, 2), (1, 1), (0, 1)):
+        bad = good.clone()
+        bad[i, j] = -1 - bad[i, j]  # drops a node, or adds one that crosses or is too many
+        with pytest.raises(InputError, match="not a valid structure"):
+            d.log_prob(bad)
+
+
+def test_no_label_no_tree():
+    d = ConstituencyTree(torch.zeros(2, 2, 0), labelled=True)
+    assert d.log_partition.item() == -torch.inf
+    assert d.topk(1)[1].item() == -torch.inf
+    with pytest.raises(InputError, match="no structure"):
+        d.sample()
+
+
+def test_shape_is_checked():
+    with pytest.raises(InputError, match=r"spans: expected \(..., N, N\)"):
+        ConstituencyTree(torch.zeros(2, 3))
+    with pytest.raises(InputError, match=r"N, N, L"):
+        ConstituencyTree(torch.zeros(2, 3, 3), labelled=True)

@@ -131,7 +131,8 @@ class ConstituencyTree(StructuredDistribution):
         count, n = self._batch_shape.numel(), self._size
         theta = self._theta[0].detach().double()
         theta = torch.where(self._spread(self._nodes), theta, -torch.inf)
-        flat = (theta if self.labelled else theta[..., None]).reshape(count, n, n, -1)
+        names = theta.shape[-1] if self.labelled else 1
+        flat = theta.reshape(count, n, n, names)
         ends = self._ends().reshape(count)
         scores, pull = torch.func.vjp(lambda x: _k_best(x, ends, k), flat)
         trees = []

@@ -46,6 +46,7 @@ def inside(spans: Tensor, leaves: Tensor, lengths: Tensor, reduce: Reduce) -> Te
         ends = torch.cat([ends, _pad(span, (width, 0))], -1)
     whole = starts[:, 0].gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
     whole = torch.where(lengths == 0, torch.zeros_like(whole), whole)
+    whole = whole.masked_fill(whole.detach() == -torch.inf, -torch.inf)  # and no gradient
     return whole + lengths * top_leaf + (lengths - 1).clamp(min=0) * top
 
 
