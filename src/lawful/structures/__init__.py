@@ -1,7 +1,7 @@
 """Distributions over discrete structures; attention weights are their marginals."""
 
-from lawful.structures._alignment import Alignment as Alignment
 from lawful.structures._alignment import HMM as HMM
+from lawful.structures._alignment import Alignment as Alignment
 from lawful.structures._categorical import Bernoulli as Bernoulli
 from lawful.structures._categorical import Categorical as Categorical
 from lawful.structures._chain import ChainParts as ChainParts
