@@ -99,8 +99,9 @@ class ChainAttention(nn.Module):
             InputError: Shapes that do not fit together, lengths out of range.
         """
         x, each = self._arrange(query, keys, values, lengths)
-        scores = self._scores(x, each)
-        weights = self._read(self._distribution(scores, x, each, validate=False))
+        weights = scores = self._scores(x, each)
+        if scores.numel():  # without any fact there is no chain to ask
+            weights = self._read(self._distribution(scores, x, each, validate=False))
         own = each  # values of each step (..., K, N, V), where they differ
         if values is not None:
             own = None if isinstance(values, Tensor) else self._stack("values", values, x)
@@ -155,7 +156,7 @@ class ChainAttention(nn.Module):
         if each is None:
             stacked = torch.stack(queries, -2)  # (..., Q, K, D)
             flat: Tensor = self.score(stacked.flatten(-3, -2), x.keys)
-            return flat.unflatten(-2, stacked.shape[-3:-1])
+            return flat.reshape(*stacked.shape[:-1], flat.shape[-1])
         scores: Tensor = self.score(torch.stack(queries, -3), each)  # (..., K, Q, N)
         return scores.transpose(-3, -2)
 

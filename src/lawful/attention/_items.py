@@ -72,7 +72,8 @@ class _ItemAttention(nn.Module):
         Arguments as those of the call. The batch shape is (...), or (..., Q) for several queries.
         """
         x = arrange(query, keys, None, lengths)
-        return self._distribution(*self._scored(x))
+        found: StructuredDistribution = self._distribution(*self._scored(x))
+        return found
 
     def _scored(self, x: Inputs) -> tuple[Tensor, Tensor | None]:
         scores = self.score(x.query, x.keys)

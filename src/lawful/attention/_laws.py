@@ -48,7 +48,7 @@ def _run(layer: Any, arguments: dict[str, Any]) -> tuple[Tensor, Tensor]:
 def _range(call: Call) -> Measurement:
     _, weights = _run(call.layer, _arguments(call))
     top = getattr(call.layer, "total", None) or 1.0
-    outside = torch.maximum(-weights, weights - top).clamp(min=0)
+    outside = torch.maximum(-weights, weights - top).clamp(min=0).abs()
     return Measurement.worst(torch.where(weights.isnan(), weights, outside))
 
 

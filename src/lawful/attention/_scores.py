@@ -114,11 +114,12 @@ class MLPScore(nn.Module):
         q, k = self.query(query), self.key(keys)
         if len(self.out) == 1:
             # In place: the sum is not needed for the gradient, and is the largest tensor here.
-            return (q[..., :, None, :] + k[..., None, :, :]).tanh_() @ self.out[0]
+            hidden: Tensor = (q[..., :, None, :] + k[..., None, :, :]).tanh_()
+            return hidden @ self.out[0]
         q, k = (x.unflatten(-1, self.out.shape).transpose(-2, -3) for x in (q, k))
         hidden = (q[..., :, None, :] + k[..., None, :, :]).tanh_()  # (..., H, Q, N, A)
-        pairs = hidden.shape[-3:-1]
-        return (hidden.flatten(-3, -2) @ self.out[..., None])[..., 0].unflatten(-1, pairs)
+        scores: Tensor = hidden.flatten(-3, -2) @ self.out[..., None]
+        return scores.reshape(hidden.shape[:-1])
 
 
 def _uniform(weight: Tensor, inputs: int) -> None:

@@ -200,7 +200,9 @@ class SyntacticAttention(nn.Module):
         1. For "softmax" there is one choice of a parent for each token, batch shape (..., N).
         """
         children, parents, size = self._arrange(query, keys, lengths)
-        return self._distribution(*self._case(self._scores(children, parents, size), size))
+        case = self._case(self._scores(children, parents, size), size)
+        found: StructuredDistribution = self._distribution(*case)
+        return found
 
     # ---- parts -----------------------------------------------------------------------------------
 
