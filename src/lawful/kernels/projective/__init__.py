@@ -56,9 +56,7 @@ def argmax(
     return heads.reshape(*batch, heads.shape[-1]), score.reshape(batch)
 
 
-def _derivation(
-    arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce
-) -> Pair:
+def _derivation(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce) -> Pair:
     """Heads and score of the derivation that a reduction with one-hot gradients picks."""
 
     def value(a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
