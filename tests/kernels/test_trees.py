@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lawful.kernels import _trees, constituency, native_status, projective, spanning
+from lawful.kernels._tree_native import native_op
 from lawful.kernels.constituency import reference as constituency_truth
 from lawful.kernels.projective import reference as projective_truth
 from lawful.kernels.projective import scaled
@@ -96,7 +97,7 @@ def test_words_and_roots_of_very_different_size(name, shift, path):
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("scale", [0.0, 1.0, 8.0])
 def test_long_sentences(name, scale):
-    """Beyond the lengths at which weights relative to the best head keep the range by themselves."""
+    """Beyond the lengths at which weights relative to the best head keep the range."""
     if not native_status().live:
         pytest.skip(native_status().describe())
     args = problem(2, 150, scale=scale)
@@ -158,7 +159,7 @@ def test_one_and_two_threads_and_any_strides(name, dtype, path):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_of_any_size(name, path):
-    """The direction of a Hessian-vector product is scaled inside: 1e-30 and 1e30 are as good as 1."""
+    """The direction of a Hessian-vector product is scaled: 1e-30 is as good as 1."""
     arcs, root, lengths = problem(3, 5)
     for size in (1e-200, 1e-30, 1e30):
         a, r = arcs.clone().requires_grad_(), root.clone().requires_grad_()
@@ -182,7 +183,7 @@ def test_operators_pass_opcheck(name):
     ):
         if name == "constituency" and op == "argmax":
             continue
-        function = _trees.native_op(name, op)
+        function = native_op(name, op)
         torch.library.opcheck(
             function, (*args, *extra, False), test_utils=("test_schema", "test_faketensor")
         )
@@ -217,7 +218,7 @@ def test_best_spanning_tree_without_recursion_or_ties(single, path):
 
 
 def test_single_root_is_not_bought_with_a_large_constant(path):
-    """Exact at any scale: the best tree with one root child, where scores differ by 1e6 and 1e-3."""
+    """The best tree with one root child, where scores differ by 1e6 and by 1e-3."""
     arcs = torch.tensor([[[0.0, -1e6, -2e6], [1e-3, 0, -1e6], [0, -1e6, 0]]], dtype=torch.float64)
     root = torch.tensor([[0.0, 1e6, 9e5]], dtype=torch.float64)
     heads, score = spanning.argmax(arcs, root, None, True, path)
