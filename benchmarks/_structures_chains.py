@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _harness import Contestant, Row, race
 from torch import Tensor
 
+from _harness import Contestant, Row, race
 from lawful.structures import LinearChain
 
 TRAIN = ((32, 50, 2), (32, 200, 20), (8, 1000, 50), (64, 3, 50))
@@ -175,7 +175,7 @@ def _gradients(p: Problem, name: str, out: tuple[Any, ...]) -> tuple[Tensor, Ten
 
 
 def contestants(p: Problem, quick: bool) -> dict[str, Step]:
-    """Everyone who can run this case; torch-struct's scan needs O(N C^3) and is spared the largest."""
+    """Everyone who can run this case; torch-struct, O(N C^3) memory, is spared the largest."""
     steps: dict[str, Step] = {"lawful": ours(p), "lawful (plain torch)": ours(p, "reference")}
     steps["torch log-space loop"] = plain(p)
     steps["torch forward-backward"] = plain_forward_backward(p)
@@ -190,7 +190,7 @@ def contestants(p: Problem, quick: bool) -> dict[str, Step]:
 
 
 def _agree(case: str, p: Problem, steps: dict[str, Step]) -> dict[str, float]:
-    """Largest deviation of each contestant's gradients from the float64 truth; stops on nonsense."""
+    """Largest deviation of each contestant's gradients from float64's; stops on nonsense."""
     exact = Problem(*(x.detach().double() for x in (p.unary, p.transition, p.weight)))
     exact.unary.requires_grad_()
     exact.transition.requires_grad_()

@@ -12,8 +12,8 @@ import importlib.util
 from pathlib import Path
 
 import torch
-from _harness import report
 
+from _harness import report
 from lawful.kernels import native_status
 
 GROUPS = {"chains": "_structures_chains", "trees": "_structures_trees"}
