@@ -625,7 +625,7 @@ class Laws:
         assert all(m.requires_grad for m in layout(d.marginals))
         assert d.log_partition.requires_grad
         assert d.entropy().requires_grad
-        d.log_partition.backward()
+        d.log_partition.backward(retain_graph=True)
         dot(d.marginals, layout(d.marginals)).backward()
 
     def test_bad_input_is_refused(self, family):

@@ -109,6 +109,8 @@ struct Results {
   double* log_partition;
   T *unary, *pair, *work;
   uint8_t* flag;
+  // Either may have no elements, and then no address.
+  bool marginals() const { return unary || pair; }
 };
 
 template <class F>
@@ -135,7 +137,7 @@ void infer_lanes(const Chains<T>& in, const Plan<T>& plan, const Results<T>& out
   for (int k = 0; k < in.C * in.C; ++k) {
     for (int l = 0; l < lanes.count; ++l) mild = mild && lanes.to[k][l] > T(1e-13);
   }
-  const bool ring = !out.unary && mild;
+  const bool ring = !out.marginals() && mild;
   Scratch<T> scratch(in.N * W + (out.work || ring ? 0 : 2 * half));
   lanes.inverse = scratch.take(in.N * W);
   if (!ring) {
@@ -165,7 +167,7 @@ void infer_states(const Chains<T>& in, const Plan<T>& plan, const Results<T>& ou
   const int P = plan.P, C = in.C;
   const int64_t n = plan.count(in, block);
   tr.prepare(in, in.group(plan.order[plan.first(block)]));
-  const bool ring = !out.unary && tr.mild;
+  const bool ring = !out.marginals() && tr.mild;
   const int64_t own = out.work ? 0 : ring ? 4 * P : 2 * in.N * P;
   Scratch<T> scratch(n * (own + in.N + P) + int64_t(C) * P);
   StateRows<T> rows[4];
@@ -192,7 +194,7 @@ void infer_states(const Chains<T>& in, const Plan<T>& plan, const Results<T>& ou
 template <class T>
 void infer_edge(const Chains<T>& in, const Plan<T>& plan, const Results<T>& out, int64_t b) {
   const int P = plan.P;
-  const bool ring = !out.unary;
+  const bool ring = !out.marginals();
   const int64_t rows = ring ? 2 : in.N;
   Scratch<T> scratch(2 * rows * P + in.N + int64_t(in.C + 1) * P);
   EdgeRows<T> row;
