@@ -402,6 +402,7 @@ def test_copies_pickles_and_state(name):
     assert repr(layer)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(
     "name", ["softmax", "segmentation", "chain", "projective", "spanning", "heads"]
 )

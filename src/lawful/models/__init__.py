@@ -11,8 +11,13 @@ from lawful.models._registry import build_sequence_model as build_sequence_model
 from lawful.models._sab import Recalling as Recalling
 from lawful.models._sab import SABModel as SABModel
 from lawful.models._sab import SABModelConfig as SABModelConfig
+from lawful.models._search import beam_search as beam_search
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
+from lawful.models._transducer import SimpleTransducerConfig as SimpleTransducerConfig
+from lawful.models._transducer import TransducerConfig as TransducerConfig
+from lawful.models._transducer import TransducerModel as TransducerModel
+from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
 
@@ -27,9 +32,14 @@ __all__ = [
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SimpleTransducerConfig",
+    "TransducerConfig",
+    "TransducerModel",
     "TransformerConfig",
     "TransformerModel",
+    "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
+    "beam_search",
     "build_sequence_model",
 ]

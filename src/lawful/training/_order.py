@@ -18,12 +18,34 @@ def _permutation(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
     return np.random.default_rng([seed, epoch]).permutation(n)
 
 
+@functools.lru_cache(maxsize=2)
+def _by_size(sizes: bytes, seed: int, epoch: int, batch: int) -> npt.NDArray[np.int64]:
+    """A permutation whose batches hold examples of like size, in random order."""
+    values = np.frombuffer(sizes, dtype=np.int64)
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(values))  # so that ties fall differently every time
+    order = order[np.argsort(values[order], kind="stable")]
+    full = len(values) // batch * batch
+    groups = order[:full].reshape(-1, batch)
+    return np.concatenate([groups[rng.permutation(len(groups))].reshape(-1), order[full:]])
+
+
+def _epoch_order(source: Source, seed: int, epoch: int, batch: int) -> npt.NDArray[np.int64]:
+    sizes = getattr(source, "sizes", None)
+    if sizes is None:
+        return _permutation(len(source), seed, epoch)
+    return _by_size(np.asarray(sizes, dtype=np.int64).tobytes(), seed, epoch, batch)
+
+
 def update_indices(source: Source, seed: int, step: int, size: int) -> list[int]:
     """The examples of update ``step`` (counted from 0), ``size`` of them.
 
     A finite source is read in a fresh permutation every epoch. A batch may straddle two epochs, so
     every example is seen exactly once per epoch whatever the batch size. An endless source is read
     in order.
+
+    A finite source may have an attribute ``sizes``, a number for each example (its length, say):
+    then the examples of a batch are of like size, and little is wasted on padding.
     """
     start = step * size
     if source.endless:
@@ -32,7 +54,7 @@ def update_indices(source: Source, seed: int, step: int, size: int) -> list[int]
     result: list[int] = []
     for epoch in range(start // n, (start + size - 1) // n + 1):
         lo, hi = max(start - epoch * n, 0), min(start + size - epoch * n, n)
-        result.extend(_permutation(n, seed, epoch)[lo:hi].tolist())
+        result.extend(_epoch_order(source, seed, epoch, size)[lo:hi].tolist())
     return result
 
 
