@@ -93,6 +93,7 @@ class SyntacticAttention(nn.Module):
         dtype: Their floating-point type.
 
     Cost: O(N^2 score_size heads) for the scores, O(N^3 heads) for trees, no tape through charts.
+    torch.compile makes one graph of it with ``hidden=None``; it does not take LSTMs.
 
     Source: Kim et al. (2017), section 4.1, appendices A.1 and A.2. Departure: eq. 4 as printed
     would give invalid trees a score of 0; here they are impossible.
@@ -280,7 +281,7 @@ class SyntacticAttention(nn.Module):
     def _weights(self, scores: Tensor, size: Tensor | None, padding: Tensor | None) -> Tensor:
         """Parent-child probabilities (..., H, N, N) from scores (..., H, P, N)."""
         if scores.shape[-1] == 0:
-            return scores
+            return scores[..., :0, :]
         if self.structure == "softmax" and not self.hard:
             return _softmax(scores, padding)
         each = None if size is None else size[..., None]
