@@ -555,3 +555,27 @@ def test_batches_of_a_source_without_sizes_are_as_before():
 
     want = np.random.default_rng([4, 0]).permutation(10)[:5].tolist()
     assert update_indices(Plain(), 4, 0, 5) == want
+
+
+@pytest.mark.slow
+def test_the_command_line_from_training_to_prediction(tmp_path, capsys):
+    from lawful.cli import main
+
+    run, lines, out = tmp_path / "run", tmp_path / "lines.txt", tmp_path / "out.jsonl"
+    small = "--train-per-depth 20 --valid-per-depth 4 --test-per-depth 4 --width 8 --parser 5"
+    often = "--steps 6 --epochs None --eval-every 3 --checkpoint-every 3 --no-progress --beam 2"
+    arguments = ["train", "transduction", "--out", str(run), *small.split(), *often.split()]
+    assert main(arguments) == 0
+    result = json.loads((run / "result.json").read_text())
+    assert set(result["test"]) >= {"loss", "length_to_failure", "exact", "depth_2", "depth_6"}
+    assert (run / "report.html").is_file()
+    rows = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in rows if r["split"] == "valid"] == [3, 6]
+    assert main(["check", str(run)]) == 0
+    assert main(["evaluate", str(run)]) == 0
+    lines.write_text("(* (+ 15 7) 3)\n")
+    assert main(["predict", str(run), str(lines), "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["input"] == "( * ( + 15 7 ) 3 )"
+    lines.write_text("(* (+ 15 7) 33)\n")
+    assert main(["predict", str(run), str(lines)]) == 2
+    assert "lines.txt:1: expected ( ) + * and numbers 0..20" in capsys.readouterr().err

@@ -100,8 +100,9 @@ def parse(symbols: Sequence[str]) -> Expression | None:
             stack[-1].append((str(inner[0]), tuple(inner[1:])))  # type: ignore[arg-type]
         else:
             stack[-1].append(symbol if symbol in ("+", "*") else int(symbol))
-    whole = stack[0]
-    return whole[0] if len(stack) == 1 and len(whole) == 1 and whole[0] not in ("+", "*") else None
+    if len(stack) > 1 or len(stack[0]) != 1 or isinstance(stack[0][0], str):
+        return None
+    return stack[0][0]
 
 
 def words_of(line: str, place: str) -> list[str]:
