@@ -556,3 +556,48 @@ def test_broken_layers_are_caught():
             nn.init.normal_(layer.transition)
         assert laws <= broken_by(layer, *args), type(layer).__name__
     assert "padding" in broken_by(Leaky(D, K).double(), query, keys, values, lengths=lengths)
+
+
+# ---- inside larger machinery ---------------------------------------------------------------------
+
+
+@every
+def test_vmap_and_func_grad(name):
+    layer = make(name, **({"hidden": None} if name in TREES else {}))  # torch's LSTM has no vmap
+    args = example(name, lead=(3,))
+    query, values = args[0], args[2]
+    keys = query if args[1] is None else args[1]
+
+    def loss(q, k, v):
+        return layer(q, k, v)[0].square().sum()
+
+    got = torch.vmap(torch.func.grad(loss, (0, 1, 2)))(query, keys, values)
+    leaves = [x.clone().requires_grad_() for x in (query, keys, values)]
+    want = torch.autograd.grad(loss(*leaves), leaves)
+    for a, b in zip(got, want, strict=True):
+        close(a, b)
+
+
+@every
+def test_autocast(name):
+    layer = make(name, dtype=torch.float32)
+    args = example(name, torch.float32)
+    want, _ = layer(*args)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, weights = layer(*args)
+        loss = got.float().square().sum()
+    assert weights.isfinite().all()
+    close(got.float(), want, 0.15)
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_two_threads_give_what_one_gives():
+    layer = make("projective")
+    tokens = draw(64, 20, K)
+    one = layer(tokens)[0]
+    torch.set_num_threads(2)
+    try:
+        close(layer(tokens)[0], one, 1e-12)
+    finally:
+        torch.set_num_threads(1)
