@@ -90,7 +90,7 @@ def layers(quick: bool) -> Iterator[Case]:
         step_of("sigmoid", SigmoidAttention(500), (query, keys)),
         step_of("segmentation", SegmentationAttention(500), (query, keys)),
     ]
-    yield f"translation {batch}x50x50, 500 units", contestants, "softmax"
+    yield f"translation {batch}x50x50x500", contestants, "softmax"
 
     query, facts = torch.randn(32, 20), torch.randn(32, 25, 20)
     contestants = [
@@ -98,7 +98,7 @@ def layers(quick: bool) -> Iterator[Case]:
         step_of("unary chain", ChainAttention(20, pairwise=False, repeat=True), (query, facts)),
         step_of("binary chain", ChainAttention(20), (query, facts)),
     ]
-    yield "questions 32x25 facts, K=2", contestants, "two softmax hops"
+    yield "questions 32x25, K=2", contestants, "two softmax hops"
 
     words = torch.randn(32, 20, 300)
     contestants = [
@@ -106,7 +106,7 @@ def layers(quick: bool) -> Iterator[Case]:
         step_of("structured", SyntacticAttention(300, 100), (words,)),
         step_of("spanning trees", SyntacticAttention(300, 100, structure="spanning"), (words,)),
     ]
-    yield "inference 32x20 words, 300 units", contestants, "simple"
+    yield "inference 32x20x300", contestants, "simple"
 
 
 class Hops(nn.Module):
@@ -134,7 +134,7 @@ def small_calls() -> Iterator[Case]:
     contestants = [Contestant(k, without_grad(m, query, keys)) for k, m in kinds.items()]
     tree = SyntacticAttention(8, None)
     contestants.append(Contestant("projective trees", without_grad(tree, keys)))
-    yield "one call 1x10, no gradient", contestants, "softmax"
+    yield "one call 1x10, no grad", contestants, "softmax"
 
 
 def without_grad(layer: nn.Module, *args: Tensor) -> Callable[[], None]:

@@ -84,7 +84,8 @@ class SyntacticAttention(nn.Module):
         squash: The outer tanh. It keeps scores in [-1, 1], so that no arc is ever more than e^2
             times as likely as another; without it trees can become sharp.
         heads: Independent trees, each from scores of its own; contexts are concatenated.
-        score_size: Hidden units of the score of each head; 2 * hidden (or D) if None.
+        score_size: Hidden units of the score of each head; if None, 2 * hidden (or D) divided by
+            the number of heads.
         children: Soft children, sum_j p(i is the parent of j) v_j, instead of soft parents.
         uniform: All scores are 0 and nothing is learned: a control that shows what the structure
             alone does.
@@ -144,6 +145,7 @@ class SyntacticAttention(nn.Module):
         if hidden is not None:
             self.encoder = BiLSTM(size, hidden, device, dtype)
             width = 2 * hidden
+        score_size = max(width // heads, 1) if score_size is None else score_size
         # The "query" of the score is the parent, its "key" the child.
         self.score = MLPScore(width, width, score_size, heads, device, dtype)
         if root == "learned" and structure != "softmax":

@@ -46,7 +46,7 @@ class SimpleTransducerConfig(TransducerConfig):
     """Keep scores within [-1, 1] by an outer tanh, as in the paper; without it, attention can
     become sharp."""
     heads: int = 1
-    """Attentions of each symbol, every one with scores of its own."""
+    """Attentions of each symbol, every one with scores of its own from its share of units."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes."""
