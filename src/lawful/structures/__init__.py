@@ -1,0 +1,23 @@
+"""Distributions over discrete structures; attention weights are their marginals."""
+
+from lawful.structures._alignment import HMM as HMM
+from lawful.structures._alignment import Alignment as Alignment
+from lawful.structures._categorical import Bernoulli as Bernoulli
+from lawful.structures._categorical import Categorical as Categorical
+from lawful.structures._chain import ChainParts as ChainParts
+from lawful.structures._chain import LinearChain as LinearChain
+from lawful.structures._distribution import StructuredDistribution as StructuredDistribution
+from lawful.structures._semimarkov import SegmentParts as SegmentParts
+from lawful.structures._semimarkov import SemiMarkov as SemiMarkov
+
+__all__ = [
+    "HMM",
+    "Alignment",
+    "Bernoulli",
+    "Categorical",
+    "ChainParts",
+    "LinearChain",
+    "SegmentParts",
+    "SemiMarkov",
+    "StructuredDistribution",
+]
