@@ -2,11 +2,21 @@
 
 from typing import Any
 
-__all__ = ["InputError", "NumericalWarning", "PerformanceWarning", "expected"]
+__all__ = [
+    "InputError",
+    "NumericalWarning",
+    "PerformanceWarning",
+    "TrainingDivergedError",
+    "expected",
+]
 
 
 class InputError(ValueError):
     """A bad argument, file or setting, found where it entered. The command line exits with 2."""
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss or its gradient became infinite or NaN; the last good checkpoint is kept."""
 
 
 class NumericalWarning(UserWarning):

@@ -1,0 +1,217 @@
+"""The commands that look at runs and at the installation rather than train."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from lawful.cli._parse import parse
+from lawful.cli._settings import restore
+from lawful.errors import InputError
+
+
+def tasks(args: Sequence[str]) -> int:
+    """Lists what can be trained, with the data each task wants."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from lawful.tasks import TASKS, get_task
+
+    if args:
+        print("usage: lawful tasks\n\nLists what can be trained, with the data each task wants.")
+        if args[0] in ("-h", "--help"):
+            return 0
+        raise InputError(f"tasks: takes no arguments, got {args[0]}")
+    table = Table(show_lines=True)
+    for title in ("task", "what it does", "data", "models"):
+        table.add_column(title, overflow="fold")
+    for name in TASKS:
+        task = get_task(name)
+        models = ", ".join(f"{m}*" if m == task.default_model else m for m in task.models)
+        table.add_row(name, task.summary, task.data_help, models)
+    Console().print(table)
+    print("(* default model)  Options of a task: lawful train TASK --help")
+    return 0
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measures a run's best model again."""
+
+    run: Positional[Path]
+    """Run folder."""
+    data: Path | None = None
+    """Other data than the run was trained on."""
+    split: Literal["train", "valid", "test"] = "test"
+    """Which part of the data."""
+    out: Path | None = None
+    """JSON file for the result, beside the printed table."""
+
+
+def evaluate(args: Sequence[str]) -> int:
+    """Measures a run's best model on its own or other data."""
+    options = parse(
+        Evaluate, args, prog="lawful evaluate", description=Evaluate.__doc__ or "", default=None
+    )
+    from lawful.training import evaluate as measure
+    from lawful.training import write_json
+
+    task, model, settings = _load(options.run, options.data)
+    source = task.source(options.split)
+    values = measure(task, model, source, settings.train_config.eval_batch_size)
+    for name, value in values.items():
+        print(f"{options.split} {name}: {value:.6g}")
+    if options.out is not None:
+        write_json(options.out, {"run": str(options.run), "split": options.split, **values})
+    return 0
+
+
+@dataclass(frozen=True)
+class Check:
+    """Measures every law of the layers of a run's best model; exit code 1 if one is broken."""
+
+    run: Positional[Path]
+    """Run folder; the certificate is stored there."""
+    data: Path | None = None
+    """Other data than the run was trained on."""
+    split: Literal["train", "valid", "test"] = "test"
+    """Which part of the data the layers are run on."""
+    examples: int = 16
+    """How many examples."""
+
+
+def check(args: Sequence[str]) -> int:
+    """Measures every law of the layers of a run's best model."""
+    options = parse(Check, args, prog="lawful check", description=Check.__doc__ or "", default=None)
+    from lawful.training import certify
+
+    if options.examples < 1:
+        raise InputError(f"examples: expected a whole number >= 1, got {options.examples}")
+    task, model, _ = _load(options.run, options.data)
+    certificate = certify(task, model, task.source(options.split), options.examples)
+    certificate.save(options.run / "certificate.json")
+    print(certificate)
+    return 1 if certificate.broken else 0
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predicts for the user's own input with a run's best model."""
+
+    run: Positional[Path]
+    """Run folder."""
+    input: Positional[Path]
+    """File or folder to predict for; what it may hold depends on the task."""
+    out: Path | None = None
+    """Where to write the predictions: .csv, .json or .jsonl; standard output if absent."""
+
+
+def predict(args: Sequence[str]) -> int:
+    """Predicts for the user's own input."""
+    options = parse(
+        Predict, args, prog="lawful predict", description=Predict.__doc__ or "", default=None
+    )
+    if not options.input.exists():
+        raise InputError(f"input: {options.input} does not exist")
+    task, model, _ = _load(options.run, None, with_data=False)
+    text = _render(task.predict(model, options.input), options.out)
+    if options.out is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        scratch = options.out.with_name(f".{options.out.name}.tmp")
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(options.out)
+    except OSError as error:
+        raise InputError(f"out: cannot write {options.out}: {error.strerror}") from None
+    print(f"{options.out}")
+    return 0
+
+
+def _render(rows: Iterable[dict[str, Any]], out: Path | None) -> str:
+    suffix = out.suffix if out is not None else ".jsonl"
+    if suffix == ".json":
+        return json.dumps(list(rows), indent=1) + "\n"
+    if suffix == ".jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    if suffix == ".csv":
+        found = list(rows)
+        columns = list(dict.fromkeys(k for row in found for k in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+        return text.getvalue()
+    raise InputError(f"out: expected a name ending in .csv, .json or .jsonl, got {out}")
+
+
+def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any, Any, Any]:
+    """The task, its best model in evaluation mode, and the settings of a run."""
+    from lawful.training import RunFolder, load_weights
+
+    run = RunFolder.open(path)
+    checkpoint = run.checkpoint("best") or run.checkpoint("last")
+    if checkpoint is None:
+        raise InputError(f"run: {path} has no checkpoint yet")
+    settings = restore(run, data)
+    task = settings.make_task()
+    if with_data:
+        task.load()
+    else:
+        state = run.path / "task_state.json"
+        task.load_state(json.loads(state.read_text()) if state.is_file() else {})
+    model = task.build(settings.model_config)
+    load_weights(model, checkpoint)
+    return task, model.eval(), settings
+
+
+@dataclass(frozen=True)
+class Report:
+    """Makes the HTML page of a run again, or a page that compares several."""
+
+    runs: Positional[tuple[Path, ...]] = field(default=())
+    """Run folders."""
+    out: Path = Path("comparison.html")
+    """Page for a comparison of several runs."""
+
+
+def report(args: Sequence[str]) -> int:
+    """Draws the page of a run, or compares several."""
+    options = parse(
+        Report, args, prog="lawful report", description=Report.__doc__ or "", default=Report()
+    )
+    from lawful.reports import compare_report, write_report
+
+    if not options.runs:
+        raise InputError("runs: name at least one run folder")
+    if len(options.runs) == 1:
+        print(write_report(options.runs[0]))
+    else:
+        print(compare_report(list(options.runs), options.out))
+    return 0
+
+
+def doctor(args: Sequence[str]) -> int:
+    """Tells which kernels and optional parts are live, and why not."""
+    import importlib.metadata as metadata
+
+    from lawful.kernels import native_status
+
+    if args and args[0] not in ("-h", "--help"):
+        raise InputError(f"doctor: takes no arguments, got {args[0]}")
+    if args:
+        print("usage: lawful doctor\n\nTells which kernels and optional parts are live.")
+        return 0
+    print(native_status().describe())
+    for name in ("torch", "lightning-fabric", "tyro", "tensorboard", "matplotlib", "safetensors"):
+        try:
+            print(f"{name}: {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            print(f"{name}: not installed (pip install 'lawful[train]')")
+    return 0

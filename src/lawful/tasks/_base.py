@@ -1,0 +1,145 @@
+"""What a task is: data, a loss, a metric, and something to look at, behind one small interface.
+
+The training engine knows only this interface. A task owns its data (from the user's path or an
+embedded default), builds the models that fit it, and describes its results as `Exhibit` data that
+the reports draw.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from lawful.errors import InputError
+from lawful.tasks.exhibits import Exhibit
+
+Split = Literal["train", "valid", "test"]
+Batch = dict[str, Tensor]
+C = TypeVar("C")
+
+
+class Source(Protocol):
+    """The examples of one split, fetched a batch at a time.
+
+    ``endless`` sources (generated data) have no natural epoch: index i always gives the same
+    example, for any i >= 0, and ``len`` is a nominal epoch used only for progress.
+    """
+
+    endless: bool
+
+    def __len__(self) -> int:
+        """Number of examples (nominal, if endless)."""
+        ...
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        """The examples at these indices as tensors with a leading batch dimension."""
+        ...
+
+
+class Evaluation(ABC):
+    """Accumulates a metric over the batches of a split."""
+
+    @abstractmethod
+    def update(self, model: nn.Module, batch: Batch) -> None:
+        """Adds one batch; called under no_grad with the model in evaluation mode."""
+
+    @abstractmethod
+    def compute(self) -> dict[str, float]:
+        """The metrics by name; always holds "loss" and the task's own metric."""
+
+
+@dataclass
+class MeanEvaluation(Evaluation):
+    """Weighted means of per-batch sums; the common case.
+
+    ``measure(model, batch)`` returns {name: (sum, weight)}.
+    """
+
+    measure: Any
+    totals: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+    def update(self, model: nn.Module, batch: Batch) -> None:
+        for name, (total, weight) in self.measure(model, batch).items():
+            self.totals[name] = self.totals.get(name, 0.0) + float(total)
+            self.weights[name] = self.weights.get(name, 0.0) + float(weight)
+
+    def compute(self) -> dict[str, float]:
+        return {k: v / max(self.weights[k], 1e-12) for k, v in self.totals.items()}
+
+
+class Task(ABC, Generic[C]):
+    """One experiment: subclass, fill in the class variables, and register it in `lawful.tasks`.
+
+    Args:
+        config: The task's own settings, an instance of ``Config``.
+        seed: Seed for splits and generated data; the same seed gives the same data.
+        data: The user's file or folder; None for what is embedded or generated.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one line for `lawful tasks`
+    data_help: ClassVar[str]  # one line: what --data wants, and what is embedded
+    Config: ClassVar[type[Any]]  # a frozen dataclass with a docstring for every field
+    models: ClassVar[Mapping[str, type[Any]]]  # model name -> its config dataclass
+    default_model: ClassVar[str]
+    metric: ClassVar[str]  # the validation metric that early stopping and "best" use
+    higher_is_better: ClassVar[bool]
+    train_defaults: ClassVar[Mapping[str, Any]] = {}  # overrides of TrainConfig's defaults
+    model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the same for each model
+
+    def __init__(self, config: C, seed: int = 0, data: Path | None = None) -> None:
+        self.config = config
+        self.seed = seed
+        self.data = data
+
+    @abstractmethod
+    def load(self) -> None:
+        """Reads or makes the data; raises `InputError` for anything wrong with it."""
+
+    @abstractmethod
+    def source(self, split: Split) -> Source:
+        """The examples of a split; only after `load`."""
+
+    @abstractmethod
+    def build(self, model: Any) -> nn.Module:
+        """A fresh model for this task from its config; initialised from the global generator."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar training loss, and scalars to log beside it (detached)."""
+
+    @abstractmethod
+    def evaluation(self) -> Evaluation:
+        """A fresh accumulator for one pass over a split."""
+
+    def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
+        """What a person wants to see of a trained model: tables, heat maps, examples, ..."""
+        return []
+
+    def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
+        """Predictions for the user's own input, one plain dict per item (JSON-ready)."""
+        raise InputError(f"task {self.name} does not predict from files")
+
+    def state(self) -> dict[str, Any]:
+        """JSON-ready facts that prediction needs without the training data (a vocabulary, ...)."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores what `state` returned; called instead of `load` before `predict`."""
+
+
+def batches(source: Source, size: int) -> Iterable[Batch]:
+    """All examples of a source in order, ``size`` at a time, the last batch smaller."""
+    n = len(source)
+    for start in range(0, n, size):
+        yield source.batch(range(start, min(start + size, n)))
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with every tensor on the device."""
+    return {k: v.to(device) for k, v in batch.items()}
