@@ -171,17 +171,17 @@ def _allocate(
     (batch, steps, _), n, heads = x.shape, h0.shape[1], rules.heads
     slots, places = _shapes(x, memory, rules)
     kept = (batch, steps) if save else (0, 0)
-    whole = {"dtype": torch.int64}
+    whole = torch.int64
     result = Result(
         h=x.new_empty(batch, steps, n),
         s=x.new_empty(batch, steps, n),
         hn=x.new_empty(batch, n),
         cn=x.new_empty(batch, n),
-        memory=x.new_zeros(batch, slots, n),
-        keys=x.new_zeros(batch, slots, n),
-        stamps=x.new_full((batch, slots), -1, **whole),  # type: ignore[arg-type]
-        begin=x.new_zeros(batch, **whole),  # type: ignore[arg-type]
-        end=x.new_zeros(batch, **whole),  # type: ignore[arg-type]
+        memory=x.new_empty(batch, slots, n),
+        keys=x.new_empty(batch, slots, n),
+        stamps=x.new_full((batch, slots), -1, dtype=whole),
+        begin=x.new_zeros(batch, dtype=whole),
+        end=x.new_zeros(batch, dtype=whole),
     )
     saved = _Saved(
         exp=x.new_empty(batch, slots, n),
@@ -279,7 +279,7 @@ def _backward(
     saved = _Saved(*out[9:])
     n, carried = a.h0.shape[1], a.memory.shape[1]
     gh, gs, ghn, gcn, gmemory, gkeys = (g.contiguous() for g in grads)
-    dgates, dquery = torch.zeros_like(saved.gates), torch.zeros_like(saved.cells)
+    dgates, dquery = torch.empty_like(saved.gates), torch.empty_like(saved.cells)
     dmemory = gmemory.clone() if gmemory.numel() else torch.zeros_like(result.memory)
     dkeys = gkeys.clone() if gkeys.numel() else torch.zeros_like(result.keys)
     dh0, dc0 = torch.empty_like(a.h0), torch.empty_like(a.c0)
@@ -292,15 +292,17 @@ def _backward(
         dquery, dmemory, dkeys, dh0, dc0, dscore, live, k_top, flags, bound, carried, heads,
         saved.slots.shape[-1], margin, scale,
     )  # fmt: skip
-    dinput, dhidden, dbias, dq = _weight_gradients(a, result, marks, dgates, dquery, live, scale)
+    dx, dinput, dhidden, dbias, dq = _large_products(
+        a, result, marks, dgates, dquery, live.flatten().nonzero()[:, 0], scale
+    )
     new, made = dkeys[:, carried:].flatten(0, 1), result.memory[:, carried:].flatten(0, 1)
     return (
-        dinput, dhidden, dbias, new.T @ made, dq, dscore.sum(0), dgates @ a.input, dh0, dc0,
+        dinput, dhidden, dbias, new.T @ made, dq, dscore.sum(0), dx, dh0, dc0,
         dmemory[:, :carried].clone(), dkeys[:, :carried].clone(),
     )  # fmt: skip
 
 
-def _weight_gradients(
+def _large_products(
     a: Arguments,
     out: Result,
     marks: Tensor,
@@ -308,17 +310,32 @@ def _weight_gradients(
     dquery: Tensor,
     live: Tensor,
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over all steps in large products; over the live ones only, if those are few."""
-    before = torch.cat([a.h0[:, None], out.h[:, :-1]], 1)
-    before.masked_fill_(marks[1].bool()[..., None], 0)
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Derivatives by x and the weights, from those steps (``live``) that carry any credit."""
+    (batch, steps, d), n = a.x.shape, a.h0.shape[1]
+    # [x, h before, 1], so that one pass over dgates gives all weights of the cell.
+    joint = a.x.new_empty(batch, steps, d + n + 1)
+    joint[..., :d] = a.x
+    joint[:, 0, d:-1] = a.h0
+    joint[:, 1:, d:-1] = out.h[:, :-1]
+    joint[..., d:-1].masked_fill_(marks[1].bool()[..., None], 0)
+    joint[..., -1] = 1
     raw = torch.sub(out.h, out.s, alpha=scale)
-    many = [t.flatten(0, 1) for t in (dgates, dquery, a.x, before, raw)]
-    chosen = live.flatten().nonzero()[:, 0]
-    if len(chosen) < live.numel() // 2:
-        many = [t.index_select(0, chosen) for t in many]
-    dg, dq, x, before, raw = many
-    return dg.T @ x, dg.T @ before, dg.sum(0), dq.T @ raw
+    dg, dq, joint, raw = (t.flatten(0, 1) for t in (dgates, dquery, joint, raw))
+    few = len(live) < batch * steps
+    if few:
+        dg, dq, joint, raw = (t.index_select(0, live) for t in (dg, dq, joint, raw))
+    dx = dg @ a.input
+    if few:
+        dx = torch.zeros_like(a.x).flatten(0, 1).index_copy_(0, live, dx)
+    dweights = dg.T @ joint
+    return (
+        dx.view_as(a.x),
+        dweights[:, :d].contiguous(),
+        dweights[:, d:-1].contiguous(),
+        dweights[:, -1].contiguous(),
+        dq.T @ raw,
+    )
 
 
 @_backward.register_fake
@@ -328,7 +345,7 @@ def _(grads, inputs, marks, steps, out, *rules):  # type: ignore[no-untyped-def]
 
 class _SABLSTM(torch.autograd.Function):
     @staticmethod
-    def forward(*args: Any) -> Any:  # type: ignore[override]
+    def forward(*args: Any) -> Any:
         return _forward(*args[:-1], *args[-1], True)
 
     @staticmethod
