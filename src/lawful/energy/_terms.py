@@ -34,11 +34,14 @@ class EnergyTerm(nn.Module):
             (slope,) = torch.autograd.grad(total, point, create_graph=recording)
         return -slope
 
-    def hvp(self, g: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Second derivative of the energy times a direction: ``∂²E/∂g² v`` (B, N, D)."""
+    def hvp(self, g: Tensor, v: Tensor, *context: Tensor | None) -> Tensor:
+        """Second derivative of the energy times a direction: ``∂²E/∂g² v`` (B, N, D).
+
+        ``context`` is what `energy` takes after ``g``.
+        """
         with torch.enable_grad():
             point = g.detach().requires_grad_()
-            total = self.energy(point, mask).sum()
+            total = self.energy(point, *context).sum()
             (slope,) = torch.autograd.grad(total, point, create_graph=True)
             if not slope.requires_grad:
                 return torch.zeros_like(g)
