@@ -92,9 +92,9 @@ void clear_padding(const Stage<T>& s, const std::optional<Tensor>& mask, T* out)
 
 template <typename T>
 void push(const Stage<T>& s, const std::optional<Tensor>& mask, Tensor& out, Tensor& head_energy,
-          Tensor& token_energy, Tensor& lse) {
+          Tensor& token_energy) {
   const Shape& shape = s.shape;
-  T *to = static_cast<T*>(out.mutable_data_ptr()), *log = static_cast<T*>(lse.mutable_data_ptr());
+  T* to = static_cast<T*>(out.mutable_data_ptr());
   double* by_head = static_cast<double*>(head_energy.mutable_data_ptr());
   double* by_token = static_cast<double*>(token_energy.mutable_data_ptr());
   const bool* real = mask ? static_cast<const bool*>(mask->const_data_ptr()) : nullptr;
@@ -104,11 +104,10 @@ void push(const Stage<T>& s, const std::optional<Tensor>& mask, Tensor& out, Ten
         Scratch<T> scratch;
         for (int64_t t = lo; t < hi; ++t) {
           T* sample = to + t / shape.heads * n * rows;
-          by_head[t] = lawful::energy::push_head(s.head(t), sample, log + t * n, scratch);
+          by_head[t] = lawful::energy::push_head(s.head(t), sample, scratch);
         }
       });
   torch::stable::parallel_for(0, shape.batch * n, s.row_grain(), [&](int64_t lo, int64_t hi) {
-    Scratch<T> scratch;
     for (int64_t i = lo; i < hi; ++i) {
       by_token[i] = 0;
       if (real && !real[i]) continue;
@@ -118,7 +117,7 @@ void push(const Stage<T>& s, const std::optional<Tensor>& mask, Tensor& out, Ten
         by_token[i] = lawful::energy::push_relu(from, at, shape.memories);
       if (shape.activation == kSoftmax)
         by_token[i] =
-            lawful::energy::push_softmax(from, at, shape.memories, s.memory_beta, scratch);
+            lawful::energy::push_softmax(from, at, shape.memories, s.memory_beta);
     }
   });
   clear_padding(s, mask, to);
@@ -146,7 +145,6 @@ void pull(const Stage<T>& s, const std::optional<Tensor>& mask, const Tensor& c,
         }
       });
   torch::stable::parallel_for(0, shape.batch * n, s.row_grain(), [&](int64_t lo, int64_t hi) {
-    Scratch<T> scratch;
     for (int64_t i = lo; i < hi; ++i) {
       by_token[i] = 0;
       if (real && !real[i]) continue;
@@ -157,23 +155,23 @@ void pull(const Stage<T>& s, const std::optional<Tensor>& mask, const Tensor& c,
                                   shape.memories);
       if (shape.activation == kSoftmax)
         by_token[i] = lawful::energy::pull_softmax(s.z + at, cotangent + at, double(share), d + at,
-                                                   to + at, shape.memories, s.memory_beta, scratch);
+                                                   to + at, shape.memories, s.memory_beta);
     }
   });
   clear_padding(s, mask, d);
   clear_padding(s, mask, to);
 }
 
-void energy_push(Tensor z, Tensor out, Tensor head_energy, Tensor token_energy, Tensor lse,
+void energy_push(Tensor z, Tensor out, Tensor head_energy, Tensor token_energy,
                  Tensor beta, std::optional<Tensor> memory_beta, std::optional<Tensor> mask,
                  std::optional<Tensor> allowed, int64_t heads, int64_t width, bool self,
                  bool causal, int64_t activation) {
   if (z.scalar_type() == ScalarType::Double) {
     push(stage<double>(z, beta, memory_beta, mask, allowed, heads, width, self, causal, activation),
-         mask, out, head_energy, token_energy, lse);
+         mask, out, head_energy, token_energy);
   } else {
     push(stage<float>(z, beta, memory_beta, mask, allowed, heads, width, self, causal, activation),
-         mask, out, head_energy, token_energy, lse);
+         mask, out, head_energy, token_energy);
   }
 }
 
@@ -195,7 +193,7 @@ void energy_pull(Tensor z, Tensor c, std::optional<Tensor> ebar, Tensor dz, Tens
 STABLE_TORCH_LIBRARY_FRAGMENT(lawful, m) {
   m.def(
       "energy_push(Tensor z, Tensor(a!) out, Tensor(b!) head_energy, Tensor(c!) token_energy, "
-      "Tensor(d!) lse, Tensor beta, Tensor? memory_beta, Tensor? mask, Tensor? allowed, int heads, "
+      "Tensor beta, Tensor? memory_beta, Tensor? mask, Tensor? allowed, int heads, "
       "int width, bool self_attention, bool causal, int activation) -> ()");
   m.def(
       "energy_pull(Tensor z, Tensor c, Tensor? ebar, Tensor(a!) dz, Tensor(b!) out, Tensor(c!) "

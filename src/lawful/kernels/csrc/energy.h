@@ -63,6 +63,12 @@ inline double total(Vec<T> v) {
 }
 inline int64_t padded(int64_t n, int width) { return (n + width - 1) / width * width; }
 
+constexpr double kInverseFactorial[] = {
+    1.0,           1.0,            1.0 / 2,         1.0 / 6,          1.0 / 24,
+    1.0 / 120,     1.0 / 720,      1.0 / 5040,      1.0 / 40320,      1.0 / 362880,
+    1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800,
+};
+
 // exp for arguments that are not positive (but for rounding); 0 below `lowest`, NaN stays NaN.
 template <typename T>
 inline Vec<T> exp_negative(Vec<T> x) {
@@ -72,8 +78,8 @@ inline Vec<T> exp_negative(Vec<T> x) {
   // Truncation toward zero of a number below one half rounds to nearest.
   const IVec n = __builtin_convertvector(y * T(1.4426950408889634074) - T(0.5), IVec);
   const Vec<T> r = y - __builtin_convertvector(n, Vec<T>) * T(0.69314718055994530942);
-  Vec<T> sum = splat<T>(1);
-  for (int k = Lane<T>::terms; k > 0; --k) sum = sum * (r * T(1.0 / k)) + T(1);
+  Vec<T> sum = splat<T>(T(kInverseFactorial[Lane<T>::terms]));
+  for (int k = Lane<T>::terms - 1; k >= 0; --k) sum = sum * r + T(kInverseFactorial[k]);
   const IVec scale = (n + Lane<T>::bias) << Lane<T>::mantissa;
   Vec<T> power;
   std::memcpy(&power, &scale, sizeof power);
@@ -134,7 +140,9 @@ struct Head {
   int64_t allowed_stride;
 };
 
-constexpr int64_t kQueries = 48;  // queries taken at a time: a multiple of the tile's rows
+// Queries taken at a time, side by side in vectors; scores lie as [key][query].
+template <typename T>
+constexpr int64_t kQueries = 4 * kWidth<T>;
 
 template <typename T>
 struct Scratch {
@@ -176,73 +184,77 @@ inline void transpose(const Head<T>& h, const T* from, int64_t ld, T* to, int64_
   }
 }
 
-// Softmax of one query's scores s (np) into p (np; may be s); returns the log-sum-exp, 0 and a zero
-// row when the query has no key.
+// Sets to -inf what the queries from `first` on may not look at.
 template <typename T>
-inline double softmax_row(const Head<T>& h, int64_t c, int64_t np, const T* s, T* p) {
-  constexpr int W = kWidth<T>;
+inline void exclude(const Head<T>& h, int64_t first, int64_t rows, T* s, int64_t ld) {
   const T none = -std::numeric_limits<T>::infinity();
-  if (p != s) std::memcpy(p, s, np * sizeof(T));
-  for (int64_t j = h.n; j < np; ++j) p[j] = none;
-  if (!h.self) p[c] = none;
+  if (!h.self)
+    for (int64_t c = 0; c < rows; ++c) s[(first + c) * ld + c] = none;
   if (h.causal)
-    for (int64_t j = c + 1; j < h.n; ++j) p[j] = none;
-  if (h.allowed) {
-    const bool* row = h.allowed + h.tokens[c] * h.allowed_stride;
-    for (int64_t j = 0; j < h.n; ++j)
-      if (!row[h.tokens[j]]) p[j] = none;
-  }
-  Vec<T> top = splat<T>(none);
-  for (int64_t j = 0; j < np; j += W) {
-    const Vec<T> v = load(p + j);
-    top = v > top ? v : top;
-  }
-  T most = none;
-  for (int i = 0; i < W; ++i) most = top[i] > most ? top[i] : most;
-  if (most == none) {
-    // No key, or nothing but NaN, which must come out again.
-    bool sick = false;
-    for (int64_t j = 0; j < h.n; ++j) sick |= p[j] != p[j];
-    const T fill = sick ? std::numeric_limits<T>::quiet_NaN() : T(0);
-    for (int64_t j = 0; j < np; ++j) p[j] = j < h.n ? fill : T(0);
-    return fill;
-  }
-  Vec<T> sum{};
-  for (int64_t j = 0; j < np; j += W) {
-    const Vec<T> e = exp_negative<T>((load(p + j) - most) * h.beta);
-    store(p + j, e);
-    sum += e;
-  }
-  const double mass = total<T>(sum);
-  const T inverse = T(1 / mass);
-  for (int64_t j = 0; j < np; j += W) store(p + j, load(p + j) * inverse);
-  return double(h.beta) * double(most) + std::log(mass);
+    for (int64_t c = 0; c < rows; ++c)
+      for (int64_t j = first + c + 1; j < h.n; ++j) s[j * ld + c] = none;
+  if (h.allowed)
+    for (int64_t c = 0; c < rows; ++c) {
+      const bool* row = h.allowed + h.tokens[first + c] * h.allowed_stride;
+      for (int64_t j = 0; j < h.n; ++j)
+        if (!row[h.tokens[j]]) s[j * ld + c] = none;
+    }
 }
 
-// Writes P K to the query columns of `out` and Pᵀ Q (0 if causal) to its key columns; lse (n) by
-// token. Returns the energy. `out` may be z.
+// Softmax over the n keys, in place, of one vector of queries; ld between keys. Writes the
+// log-sum-exp; it is 0, and the weights are, for a query without any key.
 template <typename T>
-double push_head(const Head<T>& h, T* out, T* lse, Scratch<T>& scratch) {
+inline Vec<T> softmax(int64_t n, T beta, T* s, int64_t ld) {
+  const Vec<T> none = splat<T>(-std::numeric_limits<T>::infinity()), zero{};
+  Vec<T> top = none;
+  for (int64_t j = 0; j < n; ++j) {
+    const Vec<T> v = load(s + j * ld);
+    top = v > top ? v : top;
+  }
+  const Vec<T> shift = top > none ? top : zero;
+  Vec<T> sum{};
+  for (int64_t start = 0; start < n; start += 32) {  // in two levels, against rounding
+    const int64_t stop = start + 32 < n ? start + 32 : n;
+    Vec<T> some{};
+    for (int64_t j = start; j < stop; ++j) {
+      const Vec<T> e = exp_negative<T>((load(s + j * ld) - shift) * beta);
+      store(s + j * ld, e);
+      some += e;
+    }
+    sum += some;
+  }
+  const Vec<T> inverse = sum == zero ? zero : T(1) / sum;
+  for (int64_t j = 0; j < n; ++j) store(s + j * ld, load(s + j * ld) * inverse);
+  Vec<T> lse;
+  for (int i = 0; i < kWidth<T>; ++i)
+    lse[i] = sum[i] == 0 ? T(0) : shift[i] * beta + T(std::log(sum[i]));
+  return lse;
+}
+
+// Writes P K to the query columns of `out` and Pᵀ Q (0 if causal) to its key columns. Returns the
+// energy. `out` may be z.
+template <typename T>
+double push_head(const Head<T>& h, T* out, Scratch<T>& scratch) {
   constexpr int W = kWidth<T>;
-  const int64_t n = h.n, np = padded(n, W), ld = padded(h.width, W);
-  scratch.reserve(4 * n * ld + (h.width + kQueries) * np + 8 * W);
-  T *q = scratch.take(n * ld), *k = scratch.take(n * ld), *kt = scratch.take(h.width * np);
-  T *s = scratch.take(kQueries * np), *forth = scratch.take(n * ld), *back = scratch.take(n * ld);
+  const int64_t n = h.n, np = padded(n, W), ld = padded(h.width, W), plane = n * ld;
+  scratch.reserve(4 * plane + h.width * np + n * kQueries<T> + 6 * W);
+  T *q = scratch.take(plane), *k = scratch.take(plane), *qt = scratch.take(h.width * np);
+  T *s = scratch.take(n * kQueries<T>), *forth = scratch.take(plane), *back = scratch.take(plane);
   gather(h, h.z, h.query_at, ld, q);
   gather(h, h.z, h.key_at, ld, k);
-  transpose(h, k, ld, kt, np);
-  std::memset(back, 0, n * ld * sizeof(T));
+  transpose(h, q, ld, qt, np);
+  std::memset(back, 0, plane * sizeof(T));
   double energy = 0;
-  for (int64_t i = 0; i < n; i += kQueries) {
-    const int64_t rows = n - i < kQueries ? n - i : kQueries;
-    multiply(rows, np, h.width, q + i * ld, ld, 1, kt, np, s, np, false);
-    for (int64_t c = 0; c < rows; ++c) {
-      const double value = softmax_row(h, i + c, np, s + c * np, s + c * np);
-      lse[h.tokens[i + c]] = T(value);
-      energy -= value;
+  for (int64_t i = 0; i < n; i += kQueries<T>) {
+    const int64_t rows = n - i < kQueries<T> ? n - i : kQueries<T>, lanes = padded(rows, W);
+    multiply(n, lanes, h.width, k, ld, 1, qt + i, np, s, lanes, false);
+    exclude(h, i, rows, s, lanes);
+    for (int64_t c = 0; c < rows; c += W) {
+      const Vec<T> lse = softmax(n, h.beta, s + c, lanes);
+      for (int64_t lane = 0; lane < W && c + lane < rows; ++lane) energy -= lse[lane];
     }
-    multiply(rows, ld, n, s, np, 1, k, ld, forth + i * ld, ld, false);
-    if (!h.causal) multiply(n, ld, rows, s, 1, np, q + i * ld, ld, back, ld, true);
+    multiply(rows, ld, n, s, 1, lanes, k, ld, forth + i * ld, ld, false);
+    if (!h.causal) multiply(n, ld, rows, s, lanes, 1, q + i * ld, ld, back, ld, true);
   }
   scatter(h, forth, ld, out, h.query_at);
   scatter(h, back, ld, out, h.key_at);
@@ -256,56 +268,58 @@ double pull_head(const Head<T>& h, const T* cotangent, double ebar, T* dz, T* ou
                  Scratch<T>& scratch) {
   constexpr int W = kWidth<T>;
   const int64_t n = h.n, np = padded(n, W), ld = padded(h.width, W), plane = n * ld;
-  scratch.reserve(8 * plane + (2 * h.width + 3 * kQueries) * np + 13 * W);
+  const int64_t scores = n * kQueries<T>;
+  scratch.reserve(8 * plane + 2 * h.width * np + 3 * scores + 13 * W);
   T *q = scratch.take(plane), *k = scratch.take(plane), *a = scratch.take(plane);
   T *b = scratch.take(plane), *dq = scratch.take(plane), *dk = scratch.take(plane);
   T *forth = scratch.take(plane), *back = scratch.take(plane);
-  T *kt = scratch.take(h.width * np), *bt = scratch.take(h.width * np);
-  T *s = scratch.take(kQueries * np), *p = scratch.take(kQueries * np);
-  T* d = scratch.take(kQueries * np);
+  T *qt = scratch.take(h.width * np), *at = scratch.take(h.width * np);
+  T *s = scratch.take(scores), *p = scratch.take(scores), *d = scratch.take(scores);
   gather(h, h.z, h.query_at, ld, q);
   gather(h, h.z, h.key_at, ld, k);
   gather(h, cotangent, h.query_at, ld, a);
   gather(h, cotangent, h.key_at, ld, b);
-  transpose(h, k, ld, kt, np);
-  if (!h.causal) transpose(h, b, ld, bt, np);
+  transpose(h, q, ld, qt, np);
+  transpose(h, a, ld, at, np);
   std::memset(dk, 0, plane * sizeof(T));
   std::memset(back, 0, plane * sizeof(T));
-  double dbeta = 0;
-  const T share = T(ebar / double(h.beta));
-  for (int64_t i = 0; i < n; i += kQueries) {
-    const int64_t rows = n - i < kQueries ? n - i : kQueries;
-    multiply(rows, np, h.width, q + i * ld, ld, 1, kt, np, s, np, false);
-    multiply(rows, np, h.width, a + i * ld, ld, 1, kt, np, d, np, false);
-    if (!h.causal) multiply(rows, np, h.width, q + i * ld, ld, 1, bt, np, d, np, true);
-    for (int64_t c = 0; c < rows; ++c) {
-      T *prob = p + c * np, *slope = d + c * np, *score = s + c * np;
-      const double lse = softmax_row(h, i + c, np, score, prob);
-      Vec<T> sum{};
-      for (int64_t j = 0; j < np; j += W) sum += load(prob + j) * load(slope + j);
-      const T centre = T(total<T>(sum)) + share;
-      Vec<T> bend{};
-      for (int64_t j = 0; j < np; j += W) {
-        const Vec<T> ds = load(prob + j) * (load(slope + j) - centre);
-        bend += ds * load(score + j);
-        store(slope + j, ds * h.beta);
+  double dbeta = 0, logs = 0;
+  const Vec<T> share = splat<T>(T(ebar / double(h.beta)));
+  for (int64_t i = 0; i < n; i += kQueries<T>) {
+    const int64_t rows = n - i < kQueries<T> ? n - i : kQueries<T>, lanes = padded(rows, W);
+    multiply(n, lanes, h.width, k, ld, 1, qt + i, np, s, lanes, false);
+    multiply(n, lanes, h.width, k, ld, 1, at + i, np, d, lanes, false);
+    if (!h.causal) multiply(n, lanes, h.width, b, ld, 1, qt + i, np, d, lanes, true);
+    std::memcpy(p, s, n * lanes * sizeof(T));
+    exclude(h, i, rows, p, lanes);
+    for (int64_t c = 0; c < rows; c += W) {
+      const Vec<T> lse = softmax(n, h.beta, p + c, lanes);
+      Vec<T> centre{}, bend{};
+      for (int64_t j = 0; j < n; ++j) centre += load(p + j * lanes + c) * load(d + j * lanes + c);
+      centre += share;
+      for (int64_t j = 0; j < n; ++j) {
+        const int64_t at_score = j * lanes + c;
+        const Vec<T> ds = load(p + at_score) * (load(d + at_score) - centre);
+        bend += ds * load(s + at_score);
+        store(d + at_score, ds * h.beta);
       }
-      dbeta += total<T>(bend) + ebar * lse / (double(h.beta) * double(h.beta));
+      for (int64_t lane = 0; lane < W && c + lane < rows; ++lane)
+        dbeta += bend[lane], logs += lse[lane];
     }
-    multiply(rows, ld, n, p, np, 1, k, ld, forth + i * ld, ld, false);
-    multiply(rows, ld, n, d, np, 1, k, ld, dq + i * ld, ld, false);
-    multiply(n, ld, rows, d, 1, np, q + i * ld, ld, dk, ld, true);
-    multiply(n, ld, rows, p, 1, np, a + i * ld, ld, dk, ld, true);
+    multiply(rows, ld, n, p, 1, lanes, k, ld, forth + i * ld, ld, false);
+    multiply(rows, ld, n, d, 1, lanes, k, ld, dq + i * ld, ld, false);
+    multiply(n, ld, rows, d, lanes, 1, q + i * ld, ld, dk, ld, true);
+    multiply(n, ld, rows, p, lanes, 1, a + i * ld, ld, dk, ld, true);
     if (!h.causal) {
-      multiply(rows, ld, n, p, np, 1, b, ld, dq + i * ld, ld, true);
-      multiply(n, ld, rows, p, 1, np, q + i * ld, ld, back, ld, true);
+      multiply(rows, ld, n, p, 1, lanes, b, ld, dq + i * ld, ld, true);
+      multiply(n, ld, rows, p, lanes, 1, q + i * ld, ld, back, ld, true);
     }
   }
   scatter(h, dq, ld, dz, h.query_at);
   scatter(h, dk, ld, dz, h.key_at);
   scatter(h, forth, ld, out, h.query_at);
   scatter(h, back, ld, out, h.key_at);
-  return dbeta;
+  return dbeta + ebar * logs / (double(h.beta) * double(h.beta));
 }
 
 // ReLU memories of one token: activations, and their energy -½ Σ relu².
@@ -346,27 +360,35 @@ void pull_relu(const T* z, const T* c, T ebar, T* dz, T* out, int64_t m) {
   }
 }
 
-// Softmax memories of one token, with the row in `row` (m, padded).
+// Softmax memories of one token.
 template <typename T>
-double push_softmax(const T* z, T* out, int64_t m, T beta, Scratch<T>& scratch) {
+double push_softmax(const T* z, T* out, int64_t m, T beta) {
+  constexpr int W = kWidth<T>;
   if (m == 0) return 0;
-  const int64_t zero = 0, mp = padded(m, kWidth<T>);
-  scratch.reserve(mp + kWidth<T>);
-  T* row = scratch.take(mp);
-  std::memcpy(row, z, m * sizeof(T));
-  Head<T> h{};
-  h.tokens = &zero, h.n = m, h.beta = beta, h.self = true;
-  const double lse = softmax_row(h, 0, mp, row, row);
-  std::memcpy(out, row, m * sizeof(T));
-  return -lse / double(beta);
+  T top = z[0];
+  for (int64_t j = 1; j < m; ++j) top = z[j] > top ? z[j] : top;
+  Vec<T> sum{};
+  int64_t j = 0;
+  for (; j + W <= m; j += W) {
+    const Vec<T> e = exp_negative<T>((load(z + j) - top) * beta);
+    sum += e;
+    store(out + j, e);
+  }
+  T tail[W];
+  for (int64_t i = 0; i < W; ++i) tail[i] = i < m - j ? z[j + i] : top;
+  store(tail, exp_negative<T>((load(tail) - top) * beta));
+  double mass = total<T>(sum);
+  for (int64_t i = 0; i < m - j; ++i) mass += out[j + i] = tail[i];
+  const T inverse = T(1 / mass);
+  for (j = 0; j < m; ++j) out[j] *= inverse;
+  return -(double(beta) * double(top) + std::log(mass)) / double(beta);
 }
 
 // Returns the derivative with respect to β.
 template <typename T>
-double pull_softmax(const T* z, const T* c, double ebar, T* dz, T* out, int64_t m, T beta,
-                    Scratch<T>& scratch) {
+double pull_softmax(const T* z, const T* c, double ebar, T* dz, T* out, int64_t m, T beta) {
   if (m == 0) return 0;
-  const double energy = push_softmax(z, out, m, beta, scratch);
+  const double energy = push_softmax(z, out, m, beta);
   double centre = 0, slope = 0, mean = 0;
   for (int64_t j = 0; j < m; ++j) centre += double(out[j]) * c[j], mean += double(out[j]) * z[j];
   for (int64_t j = 0; j < m; ++j) {

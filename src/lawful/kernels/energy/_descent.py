@@ -1,7 +1,7 @@
 """The loop of a descent, apart from how a step's length is chosen and how a reading is taken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -16,7 +16,7 @@ class Reading(NamedTuple):
     g: Tensor  # (B, N, D)
     energy: Tensor  # (B,)
     push: Tensor  # activations (B, N, R), or the update (B, N, D) itself
-    kept: tuple[Tensor, ...] = ()  # pre-activations and log-normalisers, when asked for
+    kept: tuple[Tensor, ...] = ()  # pre-activations, when asked for
 
 
 class Field(Protocol):
@@ -46,6 +46,9 @@ class Step(NamedTuple):
 class Rule(Protocol):
     """Chooses the length of each step."""
 
+    def part(self, rows: slice) -> "Rule":
+        """A rule of its own for some of the samples."""
+
     def __call__(self, field: Field, x: Tensor, reading: Reading, active: Tensor | None) -> Step:
         """Takes one step; samples with ``active`` (B,) False stay where they are."""
 
@@ -59,6 +62,10 @@ class Fixed:
     """The same length for every step: a number, or a scalar tensor that is learned."""
 
     alpha: Tensor | float
+
+    def part(self, rows: slice) -> "Fixed":
+        """The same for all."""
+        return self
 
     def __call__(self, field: Field, x: Tensor, reading: Reading, active: Tensor | None) -> Step:
         """One step of the given length."""
@@ -80,6 +87,11 @@ class Certified:
     curvature: Tensor  # () or (B,)
     gamma: Tensor  # ()
     eps: float
+
+    def part(self, rows: slice) -> "Certified":
+        """The bound of these samples."""
+        bound = self.curvature[rows] if self.curvature.dim() else self.curvature
+        return replace(self, curvature=bound)
 
     def __call__(self, field: Field, x: Tensor, reading: Reading, active: Tensor | None) -> Step:
         """One step of the certified length."""
@@ -121,6 +133,10 @@ class Backtracking:
 
     alpha: float
     _start: Tensor | None = field(default=None, repr=False)
+
+    def part(self, rows: slice) -> "Backtracking":
+        """A search of its own."""
+        return Backtracking(self.alpha)
 
     def __call__(self, field: Field, x: Tensor, reading: Reading, active: Tensor | None) -> Step:
         """One accepted step of each sample."""

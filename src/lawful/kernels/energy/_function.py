@@ -1,6 +1,6 @@
 """A whole descent as one differentiable operation: stacked matmuls forward, their mirror back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -8,9 +8,16 @@ from torch import Tensor
 
 from lawful.kernels._native import Backend
 from lawful.kernels.energy import reference
-from lawful.kernels.energy._descent import Course, Fixed, Noise, Reading, Rule, descend
-from lawful.kernels.energy._ops import pull, push
-from lawful.kernels.energy._plan import Params, Plan
+from lawful.kernels.energy._descent import Course, Fixed, Noise, Rule, descend
+from lawful.kernels.energy._field import StackedField
+from lawful.kernels.energy._plan import Params, Plan, part
+from lawful.kernels.energy._sweep import Sweep
+
+# Where the weights fit a core's cache beside them, samples are taken so many at a time that their
+# pre-activations do too.
+WEIGHT_BYTES = 1 << 20
+CHUNK_BYTES = 3 << 19
+CHUNK_ROWS = 128  # at least: a matmul of a few rows is slow
 
 
 @dataclass(frozen=True)
@@ -27,80 +34,50 @@ class Run:
     backend: Backend = "auto"
 
 
-class StackedField:
-    """Readings by two matmuls with one stacked matrix; see README.md."""
-
-    def __init__(self, plan: Plan, p: Params, run: Run, keep: bool) -> None:
-        """``keep``: readings keep their pre-activations for the derivative."""
-        self.plan, self.p, self.backend, self.keep = plan, p, run.backend, keep
-        self.gain = p.gamma.expand(p.delta.shape).contiguous()
-        # A rule that compares readings needs each to own its memory; else one buffer serves all.
-        self.share = isinstance(run.rule, Fixed) or not hasattr(run.rule, "_start")
-        self.scratch: Tensor | None = None
-
-    def norm(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """g, and the mean and reciprocal deviation of each token."""
-        shape = self.p.delta.shape
-        return torch.native_layer_norm(x, shape, self.gain, self.p.delta, self.plan.eps)
-
-    def project(self, g: Tensor, out: Tensor | None = None) -> Tensor:
-        """Pre-activations ``g Wᵀ + b`` (B, N, R)."""
-        w, flat = self.p.weight, g.flatten(0, 1)
-        z = flat.new_empty(len(flat), len(w)) if out is None else out.view(len(flat), len(w))
-        if self.p.bias is None:
-            torch.mm(flat, w.t(), out=z)
-        else:
-            torch.addmm(self.p.bias, flat, w.t(), out=z)
-        return z.view(*g.shape[:2], len(w))
-
-    def _buffer(self, x: Tensor) -> Tensor:
-        if self.scratch is None or not self.share:
-            self.scratch = x.new_empty(*x.shape[:2], len(self.p.weight))
-        return self.scratch
-
-    def read(self, x: Tensor) -> Reading:
-        """Energy and activations at ``LN(x)``."""
-        g = self.norm(x)[0]
-        z = self.project(g, None if self.keep else self._buffer(x))
-        out = self._buffer(x) if self.keep else z
-        energy, lse = push(self.plan, self.p, z, out, self.backend)
-        return Reading(g, energy, out, (z, lse) if self.keep else ())
-
-    def update(self, reading: Reading) -> Tensor:
-        """``-∂E/∂g`` (B, N, D)."""
-        return reading.push @ self.p.weight
-
-    def move(self, x: Tensor, reading: Reading, alpha: Tensor | float) -> Tensor:
-        """``x + α · update``."""
-        if isinstance(alpha, Tensor):
-            return x + alpha.reshape(-1, 1, 1) * self.update(reading)
-        flat = torch.addmm(x.flatten(0, 1), reading.push.flatten(0, 1), self.p.weight, alpha=alpha)
-        return flat.view(x.shape)
-
-    def take(self, reading: Reading, other: Reading, which: Tensor) -> Reading:
-        """``other`` where ``which`` (B,) holds, else ``reading``."""
-        if bool(which.all()):
-            return other
-        pick = [
-            torch.where(which.view(-1, *[1] * (a.dim() - 1)), b, a)
-            for a, b in zip((*reading[:3], *reading.kept), (*other[:3], *other.kept), strict=True)
-        ]
-        return Reading(pick[0], pick[1], pick[2], tuple(pick[3:]))
-
-
 def settle(run: Run, plan: Plan, p: Params, x: Tensor) -> Course:
     """One descent without a derivative."""
-    with torch.no_grad():
-        return descend(
-            StackedField(plan, p, run, keep=False),
-            x,
-            run.rule,
-            run.steps,
-            last=run.last,
-            tolerance=run.tolerance,
-            noise=run.noise,
-            record=run.record,
-        )
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+        chunks = _chunks(run, p, x)
+        return _join([_descend(run, plan, p, x, s, run.record, False) for s in chunks])
+
+
+def _descend(
+    run: Run, plan: Plan, p: Params, x: Tensor, rows: slice, record: bool, keep: bool
+) -> Course:
+    p, rule = part(p, rows), run.rule.part(rows)
+    field = StackedField(plan, p, run.backend, rule, keep)
+    return descend(
+        field,
+        x[rows],
+        rule,
+        run.steps,
+        last=run.last,
+        tolerance=run.tolerance,
+        noise=run.noise,
+        record=record,
+    )
+
+
+def _chunks(run: Run, p: Params, x: Tensor) -> list[slice]:
+    """Samples to take at a time; all at once when they could not be told apart afterwards."""
+    whole = [slice(0, len(x))]
+    row = x.shape[1] * len(p.weight) * x.element_size()
+    small = p.weight.numel() * x.element_size() <= WEIGHT_BYTES
+    if run.tolerance is not None or run.noise is not None or not small or row == 0:
+        return whole
+    size = max(1, CHUNK_BYTES // row)
+    size = max(size, -(-CHUNK_ROWS // x.shape[1]))
+    return [slice(i, min(i + size, len(x))) for i in range(0, len(x), size)] or whole
+
+
+def _join(parts: list[Course]) -> Course:
+    """The courses of chunks as one."""
+    if len(parts) == 1:
+        return parts[0]
+    course = Course(torch.cat([c.x for c in parts]))
+    course.states = [torch.cat(s) for s in zip(*(c.states for c in parts), strict=True)]
+    course.energies = [torch.cat(e) for e in zip(*(c.energies for c in parts), strict=True)]
+    return course
 
 
 def settle_with_grad(run: Run, plan: Plan, p: Params, x: Tensor) -> Course:
@@ -111,9 +88,8 @@ def settle_with_grad(run: Run, plan: Plan, p: Params, x: Tensor) -> Course:
     alpha = run.rule.alpha if isinstance(run.rule, Fixed) else None
     learned = alpha if isinstance(alpha, Tensor) else None
     out = Descent.apply(run, plan, x, learned, *p)  # type: ignore[no-untyped-call]
-    x_last, energies, alphas, change, taken = out[:5]
-    states = [*out[5 : 5 + max(0, len(alphas) - 1)]] + ([x_last] if len(alphas) else [])
-    course = Course(x_last, states, list(energies), list(alphas))
+    final, energies, path, _, change, taken = out[:6]
+    course = Course(final, list(path), list(energies))
     course.change, course.taken = (change, taken) if run.tolerance is not None else (None, None)
     return course
 
@@ -122,66 +98,53 @@ class Descent(torch.autograd.Function):
     """The descent and its derivative.
 
     Inputs: run, plan, x (B, N, D), learned α or None, then the fields of `Params`.
-    Outputs: final state, energies (T+1, B) or (0, B), α of each step, change, steps taken, the
-    states between, and (not differentiable) what the readings kept.
+    Outputs: final state, energies (T+1, B) or (0, B), the states after each step (S, B, N, D) when
+    asked for; and, not differentiable, α of each step (S,) or (S, B), last change of g, steps
+    taken, and for each chunk of samples the states between and what the readings kept.
     """
 
     @staticmethod
     def forward(run: Run, plan: Plan, x: Tensor, alpha: Tensor | None, *params: Any) -> Any:
-        p = Params(*params)
+        p, keep = Params(*params), not run.recompute
+        run = run if alpha is None else replace(run, rule=Fixed(alpha))
         with torch.autocast(x.device.type, enabled=False):
-            course = descend(
-                StackedField(plan, p, run, keep=not run.recompute),
-                x,
-                run.rule if alpha is None else Fixed(alpha),
-                run.steps,
-                last=run.last,
-                tolerance=run.tolerance,
-                noise=run.noise,
-                record=True,
-            )
-        rows = [torch.as_tensor(a, dtype=x.dtype, device=x.device) for a in course.alphas]
+            parts = [_descend(run, plan, p, x, s, True, keep) for s in _chunks(run, p, x)]
+        one, whole = parts[0], _join(parts)
         empty = x.new_empty(0, len(x))
-        energies = torch.stack(course.energies) if run.last else empty
-        alphas = torch.stack(rows) if rows else empty
-        change = empty[:0] if course.change is None else course.change
-        taken = empty[:0] if course.taken is None else course.taken
+        energies = torch.stack(whole.energies) if run.last else empty
+        path = torch.stack(whole.states) if run.record and whole.states else empty
+        change = empty[:0] if one.change is None else one.change
+        taken = empty[:0] if one.taken is None else one.taken
         # A descent of no steps must not return its input itself.
-        final = course.x if course.states else x.clone()
-        kept = [t for k in course.kept for t in k]
-        return (final, energies, alphas, change, taken, *course.states[:-1], *kept)
+        final = whole.x if one.states else x.clone()
+        saved = [t for c in parts for t in (*c.states[:-1], *(k for ks in c.kept for k in ks))]
+        return (final, energies, path, _lengths(parts, x), change, taken, *saved)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         ctx.run, ctx.plan, *tensors = inputs
         ctx.set_materialize_grads(False)
-        final, _, alphas, change, taken, *rest = output
-        ctx.steps = len(alphas)
-        between = max(0, ctx.steps - 1)
-        ctx.mark_non_differentiable(alphas, change, taken, *rest[between:])
-        ctx.save_for_backward(*tensors, alphas, final, *rest)
+        ctx.mark_non_differentiable(*output[3:])
+        alphas, saved = output[3], output[6:]
+        ctx.save_for_backward(*tensors, output[0], alphas, *saved)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         x, alpha, *rest = ctx.saved_tensors
         count = len(Params._fields)
-        p, alphas, final, tail = (
-            Params(*rest[:count]),
-            rest[count],
-            rest[count + 1],
-            rest[count + 2 :],
-        )
-        between = max(0, ctx.steps - 1)
-        states = [x, *tail[:between], *([final] if ctx.steps else [])]
-        bars = [None, *grads[5 : 5 + between], grads[0]] if ctx.steps else [grads[0]]
+        p, (final, alphas, *saved) = Params(*rest[:count]), rest[count:]
+        bars: list[Tensor | None] = [None] * (len(alphas) + 1)
+        if grads[2] is not None:
+            bars[1:] = list(grads[2])
+        parts = [t for t in (bars[-1], grads[0]) if t is not None]
+        bars[-1] = sum(parts[1:], parts[0]) if parts else None
+        ebars = grads[1]
+        if ebars is not None and len(ebars) > len(bars):  # it stopped early
+            ebars = torch.cat([ebars[: len(alphas)], ebars[len(alphas) :].sum(0, keepdim=True)])
         if torch.is_grad_enabled():
-            found = _twice(ctx, p, x, alpha, alphas, bars, grads[1])
-        else:
-            with torch.autocast(x.device.type, enabled=False):
-                need = (ctx.needs_input_grad[2], *ctx.needs_input_grad[3:])
-                sweep = Sweep(ctx.run, ctx.plan, p, alpha, need)
-                found = sweep.run_back(states, alphas, tail[between:], bars, grads[1])
-        return (None, None, *found)
+            return (None, None, *_twice(ctx, p, x, alpha, alphas, bars, ebars))
+        with torch.autocast(x.device.type, enabled=False):
+            return (None, None, *_once(ctx, p, (x, alpha, final, alphas), saved, bars, ebars))
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, run: Run, plan: Plan, *tensors: Any) -> Any:
@@ -195,6 +158,46 @@ class Descent(torch.autograd.Function):
             results.append(Descent.apply(run, plan, *picked))  # type: ignore[no-untyped-call]
         outputs = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
         return outputs, tuple(0 for _ in outputs)
+
+
+def _lengths(parts: list[Course], x: Tensor) -> Tensor:
+    """Step lengths (S,), or (S, B) when each sample has its own."""
+    rows = []
+    for step in zip(*(c.alphas for c in parts), strict=True):
+        each = [torch.as_tensor(a, dtype=x.dtype, device=x.device).detach() for a in step]
+        rows.append(torch.cat(each) if each[0].dim() else each[0])
+    return torch.stack(rows) if rows else x.new_empty(0)
+
+
+def _once(
+    ctx: Any,
+    p: Params,
+    about: tuple[Tensor, Tensor | None, Tensor, Tensor],
+    saved: list[Tensor],
+    bars: list[Tensor | None],
+    ebars: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    """The derivative by hand, chunk by chunk."""
+    x, alpha, final, alphas = about
+    sweep = Sweep(ctx.plan, p, alpha, ctx.needs_input_grad[4:], ctx.run.backend)
+    chunks, starts = _chunks(ctx.run, p, x), []
+    between = max(0, len(alphas) - 1)
+    each = len(saved) // len(chunks)
+    for i, rows in enumerate(chunks):
+        mine = saved[i * each : (i + 1) * each]
+        states = [x[rows], *mine[:between], *([final[rows]] if len(alphas) else [])]
+        starts.append(
+            sweep.run_back(
+                rows,
+                states,
+                alphas if alphas.dim() < 2 else alphas[:, rows],
+                mine[between:],
+                [None if b is None else b[rows] for b in bars],
+                None if ebars is None else ebars[:, rows],
+            )
+        )
+    start = None if starts[0] is None else torch.cat([s for s in starts if s is not None])
+    return (start, sweep.dalpha, *(sweep.sum.get(name) for name in Params._fields))
 
 
 def _twice(
@@ -214,9 +217,7 @@ def _twice(
     states, energies = out[: len(lengths)], torch.stack(out[len(lengths) :])
     pairs = list(zip([x, *states], bars, strict=True))
     if ebars is not None:
-        pairs.append(
-            (torch.cat([energies, energies[-1:].expand(len(ebars) - len(energies), -1)]), ebars)
-        )
+        pairs.append((energies, ebars))
     kept = [(value, bar) for value, bar in pairs if bar is not None]
     inputs = (x, alpha, *p)
     need = ctx.needs_input_grad[2:]
@@ -227,82 +228,3 @@ def _twice(
         )
     )
     return tuple(next(found) if w else None for w in need)
-
-
-class Sweep:
-    """The backward pass: from the last state to the first, one Hessian-vector product a step."""
-
-    def __init__(
-        self, run: Run, plan: Plan, p: Params, alpha: Tensor | None, need: tuple[bool, ...]
-    ) -> None:
-        """``need``: which of x, α and the fields of `Params` want a derivative."""
-        self.run, self.plan, self.p, self.alpha = run, plan, p, alpha
-        self.field = StackedField(plan, p, run, keep=False)
-        wanted = zip(p._asdict().items(), need[2:], strict=True)
-        self.sum = {name: torch.zeros_like(t) for (name, t), w in wanted if w and t is not None}
-        self.dalpha = torch.zeros_like(alpha) if alpha is not None else None
-        self.pair: Tensor | None = None
-
-    def run_back(
-        self,
-        states: list[Tensor],
-        alphas: Tensor,
-        kept: list[Tensor],
-        bars: list[Tensor | None],
-        ebars: Tensor | None,
-    ) -> tuple[Tensor | None, ...]:
-        """Derivatives of x, α and the fields of `Params`."""
-        steps = len(states) - 1
-        bar = bars[steps]
-        if ebars is not None and len(ebars) > steps + 1:
-            ebars = torch.cat([ebars[:steps], ebars[steps:].sum(0, keepdim=True)])
-        for t in range(steps, -1, -1):
-            e = None if ebars is None else ebars[t]
-            a = None if t == steps or bar is None else alphas[t]
-            parts = [bar, bars[t] if t < steps else None]
-            if a is not None or e is not None:
-                saved = kept[2 * t : 2 * t + 2] if kept else []
-                parts.append(self._step(states[t], a, bar, e, saved))
-            found = [part for part in parts if part is not None]
-            bar = sum(found[1:], found[0]) if found else None
-        summed = [self.sum.get(name) for name in Params._fields]
-        return (bar, self.dalpha, *summed)
-
-    def _step(
-        self, x: Tensor, a: Tensor | None, bar: Tensor | None, e: Tensor | None, saved: list[Tensor]
-    ) -> Tensor:
-        """Adds one reading's part to the sums; returns its derivative with respect to x."""
-        p, plan = self.p, self.plan
-        g, mean, rstd = self.field.norm(x)
-        if self.pair is None:
-            self.pair = x.new_empty(2, *x.shape[:2], len(p.weight))
-        if saved:
-            z, lse = saved
-        else:
-            z = self.field.project(g)
-            lse = push(plan, p, z, self.pair[1], self.run.backend)[1]
-        v = torch.zeros_like(x) if a is None or bar is None else a.reshape(-1, 1, 1) * bar
-        c = (v.flatten(0, 1) @ p.weight.t()).view(z.shape)
-        dz, act = self.pair[0], self.pair[1]
-        found = pull(plan, p, z, c, lse, e, (dz, act), "edge" in self.sum, self.run.backend)
-        if self.dalpha is not None and a is not None:
-            self.dalpha += ((c * act).sum() / a).to(self.dalpha.dtype)
-        self._add(beta=found.beta, memory_beta=found.memory_beta, edge=found.edge)
-        if "bias" in self.sum and p.bias is not None:
-            self._add(bias=dz.sum((0, 1)))
-        weight = self.sum.get("weight")
-        if weight is not None:
-            both = torch.stack((g, v)).flatten(0, 2)
-            weight.addmm_(self.pair.flatten(0, 2).t(), both)
-        dg = (dz.flatten(0, 1) @ p.weight).view(x.shape)
-        dx, dgain, ddelta = torch.ops.aten.native_layer_norm_backward(
-            dg, x, p.delta.shape, mean, rstd, self.field.gain, p.delta, [True, True, True]
-        )
-        self._add(gamma=dgain.sum(), delta=ddelta)
-        return dx  # type: ignore[no-any-return]
-
-    def _add(self, **parts: Tensor | None) -> None:
-        for name, part in parts.items():
-            total = self.sum.get(name)
-            if total is not None and part is not None:
-                total += part.to(total.dtype)

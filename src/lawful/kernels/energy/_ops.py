@@ -12,16 +12,15 @@ from lawful.kernels.energy._plan import Params, Plan
 _ACTIVATIONS = {"none": 0, "relu": 1, "softmax": 2}
 
 
-def push(plan: Plan, p: Params, z: Tensor, out: Tensor, backend: Backend) -> tuple[Tensor, Tensor]:
+def push(plan: Plan, p: Params, z: Tensor, out: Tensor, backend: Backend) -> Tensor:
     """See `_stage.push`."""
     if not _native(p, z, backend):
         return _stage.push(plan, p, z, out)
     b, n, _ = z.shape
     by_head = z.new_empty((b, plan.heads), dtype=torch.float64)
     by_token = z.new_empty((b, n), dtype=torch.float64)
-    lse = z.new_zeros((b, plan.heads, n))
-    torch.ops.lawful.energy_push(z, out, by_head, by_token, lse, *_constants(plan, p))
-    return (by_head.sum(-1) + by_token.sum(-1)).to(z.dtype), lse
+    torch.ops.lawful.energy_push(z, out, by_head, by_token, *_constants(plan, p))
+    return (by_head.sum(-1) + by_token.sum(-1)).to(z.dtype)
 
 
 def pull(
@@ -29,7 +28,6 @@ def pull(
     p: Params,
     z: Tensor,
     c: Tensor,
-    lse: Tensor,
     ebar: Tensor | None,
     to: tuple[Tensor, Tensor],
     want_edge: bool,
@@ -37,7 +35,7 @@ def pull(
 ) -> _stage.Cotangents:
     """See `_stage.pull`."""
     if not _native(p, z, backend):
-        return _stage.pull(plan, p, z, c, lse, ebar, to, want_edge)
+        return _stage.pull(plan, p, z, c, ebar, to, want_edge)
     b, n, _ = z.shape
     by_head = z.new_empty((b, plan.heads), dtype=torch.float64)
     by_token = z.new_empty((b, n), dtype=torch.float64)

@@ -48,6 +48,13 @@ class Params(NamedTuple):
     allowed: Tensor | None  # (B or 1, H or 1, N, N) bool, [query, key]
 
 
+def part(p: Params, rows: slice) -> Params:
+    """The tensors for some of the samples."""
+    mask = None if p.mask is None else p.mask[rows]
+    edge, allowed = (t if t is None or len(t) == 1 else t[rows] for t in (p.edge, p.allowed))
+    return p._replace(mask=mask, edge=edge, allowed=allowed)
+
+
 def split_heads(t: Tensor, heads: int, width: int) -> Tensor:
     """Columns (B, N, H·Y) seen as (B, H, N, Y)."""
     return t.reshape(*t.shape[:-1], heads, width).transpose(1, 2)

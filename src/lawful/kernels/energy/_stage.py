@@ -55,11 +55,11 @@ def _log_normaliser(s: Tensor) -> Tensor:
     return lse.masked_fill_(lse == float("-inf"), 0.0)
 
 
-def push(plan: Plan, p: Params, z: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+def push(plan: Plan, p: Params, z: Tensor, out: Tensor) -> Tensor:
     """Writes the activations of ``z`` (B, N, R) to ``out`` (may be ``z`` itself).
 
     Returns:
-        Energy (B,) and the log-normalisers of all queries (B, H, N).
+        Energy (B,).
     """
     b, n, _ = z.shape
     q, k = _heads(plan, z)
@@ -78,7 +78,7 @@ def push(plan: Plan, p: Params, z: Tensor, out: Tensor) -> tuple[Tensor, Tensor]
         q_out[:, :, rows] = weights @ k
     k_out.copy_(back)
     energy = -(lse / p.beta[:, None]).sum((-1, -2))
-    return energy + _memory(plan, p, z, out), lse
+    return energy + _memory(plan, p, z, out)
 
 
 def _memory(plan: Plan, p: Params, z: Tensor, out: Tensor) -> Tensor:
@@ -109,7 +109,6 @@ def pull(
     p: Params,
     z: Tensor,
     c: Tensor,
-    lse: Tensor,
     ebar: Tensor | None,
     to: tuple[Tensor, Tensor],
     want_edge: bool = False,
@@ -121,12 +120,11 @@ def pull(
         p: Tensors of the block.
         z: Pre-activations (B, N, R).
         c: Cotangent of the activations (B, N, R).
-        lse: Log-normalisers that `push` returned (B, H, N).
         ebar: Cotangent of the energy (B,), or None for zero.
         to: Where the derivative with respect to z and the activations are written (B, N, R).
         want_edge: Whether the derivative of the edge weights is needed.
     """
-    dbeta, dedge = _pull_attention(plan, p, z, c, lse, ebar, to, want_edge)
+    dbeta, dedge = _pull_attention(plan, p, z, c, ebar, to, want_edge)
     return Cotangents(dbeta, _pull_memory(plan, p, z, c, ebar, to), dedge)
 
 
@@ -135,7 +133,6 @@ def _pull_attention(
     p: Params,
     z: Tensor,
     c: Tensor,
-    lse: Tensor,
     ebar: Tensor | None,
     to: tuple[Tensor, Tensor],
     want_edge: bool,
@@ -148,11 +145,10 @@ def _pull_attention(
     dbeta = torch.zeros(plan.heads, dtype=kind, device=z.device)
     dedge = torch.zeros_like(p.edge) if want_edge and p.edge is not None else None
     scale = None if ebar is None else ebar.to(kind)[:, None, None, None] / beta
-    if ebar is not None:
-        dbeta += (ebar[:, None] * lse.sum(-1)).sum(0) / p.beta.square()
     for rows in _blocks(plan, z.shape[0], z.shape[1]):
         s = _scores(plan, p, q, k, rows)
-        prob = (s - lse[:, :, rows, None]).exp_()
+        lse = _log_normaliser(s)
+        prob = (s - lse[..., None]).exp_()
         edge = p.edge[:, :, rows] if p.edge is not None else None
         used = prob if not multiply or edge is None else prob * edge
         dp_used = (a[:, :, rows] @ k.mT).to(kind)
@@ -160,8 +156,9 @@ def _pull_attention(
             dp_used += q[:, :, rows] @ b.mT
         ds = dp_used if not multiply or edge is None else dp_used * edge
         ds = prob * (ds - (prob * ds).sum(-1, keepdim=True))
-        if scale is not None:
+        if scale is not None and ebar is not None:
             ds -= scale * prob
+            dbeta += (ebar[:, None] * lse.sum(-1)).sum(0) / p.beta.square()
         # β A, times the edge weight where there is one; forbidden pairs have ds = 0.
         raw = s.masked_fill_(s == float("-inf"), 0.0)
         raw = raw - edge if edge is not None and not multiply else raw
