@@ -1,0 +1,122 @@
+"""One small complex matrix per frequency, applied to a field of channels; see README.md."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lawful.errors import expected
+from lawful.kernels._native import Backend, use_native
+from lawful.kernels.spectral.reference import (
+    TILE,
+    apply_blocks,
+    outer_blocks,
+    tile_blocks,
+    untile_blocks,
+)
+
+__all__ = ["pack_blocks", "spectral_apply", "spectral_outer"]
+
+
+@functools.cache
+def _register_fakes() -> None:
+    @torch.library.register_fake("lawful::spectral_apply")
+    def _(u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+        return x.new_empty(x.shape[0], u.shape[2 if adjoint else 1], x.shape[2], 2)
+
+    @torch.library.register_fake("lawful::spectral_outer")
+    def _(g: Tensor, x: Tensor) -> Tensor:
+        return x.new_empty(-(-x.shape[2] // TILE), g.shape[1], x.shape[1], 2, TILE)
+
+
+def _live(backend: Backend, *tensors: Tensor) -> bool:
+    real = [t.real if t.is_complex() else t for t in tensors]
+    if not use_native(backend, *real):
+        return False
+    _register_fakes()
+    return True
+
+
+def pack_blocks(blocks: Tensor, *, backend: Backend = "auto") -> Tensor:
+    """Brings complex matrices (F, C_out, C_in) into the layout of the path that will apply them.
+
+    Returns:
+        Real tiles (F/16, C_out, C_in, 2, 16) for the compiled path, else ``blocks`` itself.
+        `spectral_apply` tells the two apart by their rank. Differentiable.
+    """
+    if blocks.ndim != 3 or not blocks.is_complex():
+        raise expected("blocks", "complex (F, C_out, C_in)", f"{blocks.dtype} {blocks.shape}")
+    return tile_blocks(blocks) if _live(backend, blocks) else blocks
+
+
+def _apply(u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+    if u.ndim == 3:
+        return apply_blocks(u, x, adjoint)
+    _register_fakes()
+    parts = torch.view_as_real(x.resolve_conj()).contiguous()
+    return torch.view_as_complex(torch.ops.lawful.spectral_apply(u, parts, adjoint))
+
+
+def spectral_outer(g: Tensor, x: Tensor, like: Tensor) -> Tensor:
+    """sum_b g x^H per frequency, in the layout of ``like`` (see `pack_blocks`)."""
+    if like.ndim == 3:
+        return outer_blocks(g, x)
+    parts = [torch.view_as_real(t.resolve_conj()).contiguous() for t in (g, x)]
+    tiles: Tensor = torch.ops.lawful.spectral_outer(*parts)
+    return tiles
+
+
+class _SpectralApply(torch.autograd.Function):
+    """Linear in both arguments, so its derivatives are the same two products."""
+
+    @staticmethod
+    def forward(u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+        return _apply(u, x, adjoint)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
+        u, x, ctx.adjoint = inputs
+        ctx.save_for_backward(u, x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        u, x = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *_differentiable_backward(u, x, g, ctx.adjoint), None
+        g_u = g_x = None
+        if ctx.needs_input_grad[1]:
+            g_x = _apply(u, g, not ctx.adjoint)
+        if ctx.needs_input_grad[0]:
+            g_u = spectral_outer(x, g, u) if ctx.adjoint else spectral_outer(g, x, u)
+        return g_u, g_x, None
+
+
+def _differentiable_backward(
+    u: Tensor, x: Tensor, g: Tensor, adjoint: bool
+) -> tuple[Tensor, Tensor]:
+    """The same products by plain torch operations, for derivatives of derivatives."""
+    blocks = u if u.ndim == 3 else untile_blocks(u, x.shape[-1])
+    g_x = apply_blocks(blocks, g, not adjoint)
+    outer = outer_blocks(x, g) if adjoint else outer_blocks(g, x)
+    return (outer if u.ndim == 3 else tile_blocks(outer)), g_x
+
+
+def spectral_apply(u: Tensor, x: Tensor, *, adjoint: bool = False) -> Tensor:
+    """y[b, :, f] = U[f] x[b, :, f] for every frequency f.
+
+    Args:
+        u: What `pack_blocks` returned.
+        x: Complex (B, C_in, F); with ``adjoint`` (B, C_out, F).
+        adjoint: Apply U[f]^H instead: for unitary U, the inverse.
+
+    Returns:
+        Complex (B, C_out, F), or (B, C_in, F) with ``adjoint``.
+
+    Cost: 8 B C_out C_in F floating-point operations; U is read once.
+    """
+    channels = u.shape[1] if adjoint else u.shape[2]
+    if x.ndim != 3 or x.shape[1] != channels:
+        raise expected("x", f"(B, {channels}, F)", tuple(x.shape))
+    y: Tensor = _SpectralApply.apply(u, x, adjoint)  # type: ignore[no-untyped-call]
+    return y
