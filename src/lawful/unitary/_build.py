@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lawful.kernels import Backend
 from lawful.kernels.spectral import pack_blocks
-from lawful.unitary._boundaries import Boundary, Fourier, RealFourier, Transform, transform_for
+from lawful.unitary._boundaries import Boundary, Transform, transform_for
 from lawful.unitary._chebyshev import norm_bound, real_blocks, terms
 from lawful.unitary._exponential import unitary_exp
 from lawful.unitary._functions import su2
@@ -23,6 +23,8 @@ from lawful.unitary._operators import (
     PhaseOperator,
     SeriesOperator,
 )
+
+__all__ = ["Time", "orthogonal_operator", "pair_operator", "unitary_operator"]
 
 Time = float | Tensor
 
@@ -80,7 +82,8 @@ def unitary_operator(
         return _series(antihermitian(full, dims) * t, dims, dtype)
     transform = transform_for(boundary, size, real=False)
     if not mixing:
-        return PhaseOperator(transform, _polar(phases(weight, transform) * t, dtype))
+        angle = phases(weight, transform) * t
+        return PhaseOperator(transform, _polar(angle, dtype), angle)
     blocks = unitary_exp(hermitian_blocks(weight, transform) * t).to(dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
@@ -152,7 +155,8 @@ def orthogonal_operator(
     if generator.shape[0] == 1:
         if not symbol.is_complex():  # even and antisymmetric at once: zero
             return PhaseOperator(transform, torch.exp(symbol[0] * t).to(dtype))
-        return PhaseOperator(transform, _polar(symbol[0].imag * t, complex_dtype))
+        angle = symbol[0].imag * t
+        return PhaseOperator(transform, _polar(angle, complex_dtype), angle)
     blocks = unitary_exp(-1j * _blocks_last(symbol) * t).to(complex_dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
@@ -175,7 +179,7 @@ def pair_operator(
     k = transform.symbol(arrays[0]) * t
     if form == "symmetric" or not k.is_complex():
         angle = k.real if k.is_complex() else k
-        return PairOperator(transform, _polar(angle, complex_dtype), None)
+        return PairOperator(transform, _polar(angle, complex_dtype), None, angle)
     inner = [transform.symbol(w).imag * t for w in arrays[1:]] if form == "full" else [None, None]
     xx, xp, px, pp = su2(k, inner[0], inner[1])
     alpha = (pp + xx) / 2 + 0.5j * (xp - px)
@@ -183,4 +187,3 @@ def pair_operator(
     return PairOperator(transform, alpha.to(complex_dtype), beta.to(complex_dtype))
 
 
-__all__ = ["Fourier", "RealFourier", "orthogonal_operator", "pair_operator", "unitary_operator"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lawful.kernels.spectral import spectral_apply, spectral_outer
-from lawful.unitary._boundaries import RealFourier, Transform, Trigonometric
+from lawful.unitary._boundaries import Transform
 from lawful.unitary._chebyshev import series
 
 __all__ = ["BlockOperator", "Operator", "PairOperator", "PhaseOperator", "SeriesOperator"]
@@ -119,6 +119,7 @@ class PhaseOperator:
 
     transform: Transform
     u: Tensor  # (C, *modes), complex
+    angle: Tensor | None = None  # of u, in double precision
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -199,6 +200,7 @@ class PairOperator:
     transform: Transform
     alpha: Tensor  # (G, *modes)
     beta: Tensor | None
+    angle: Tensor | None = None  # of alpha in double precision, when beta is None
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -266,12 +268,4 @@ class SeriesOperator:
         return self._run(y, -1.0)
 
 
-def diagonal(operator: Operator) -> bool:
-    """Whether the operator is one phase per mode, so that powers of it are elementwise."""
-    if isinstance(operator, PhaseOperator):
-        return True
-    return isinstance(operator, PairOperator) and operator.beta is None
-
-
 SpectralOperator = PhaseOperator | BlockOperator | PairOperator
-_TRANSFORMS = (RealFourier, Trigonometric)
