@@ -98,6 +98,23 @@ class Identity(Activation):
         return y
 
 
+class _Swap(torch.autograd.Function):
+    """Exchanges real and imaginary part where a bit is set; its own adjoint."""
+
+    @staticmethod
+    def forward(z: Tensor, side: Tensor) -> Tensor:
+        return torch.where(side, z.conj() * 1j, z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (side,) = ctx.saved_tensors
+        return _Swap.apply(g, side), None  # type: ignore[no-untyped-call]
+
+
 class Fold(Activation):
     """(Re, Im) -> (max, min): folds the plane along its diagonal; one bit tells the side.
 
@@ -113,10 +130,12 @@ class Fold(Activation):
 
     def run(self, z: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None = None) -> Tensor:
         """Larger part first."""
+        side = self.branch(z) if branch is None else branch
+        if z.is_complex():
+            out: Tensor = _Swap.apply(z, side)  # type: ignore[no-untyped-call]
+            return out
         real, imag = parts(z)
-        if branch is None:
-            return joined(torch.maximum(real, imag), torch.minimum(real, imag), z)
-        return joined(torch.where(branch, imag, real), torch.where(branch, real, imag), z)
+        return joined(torch.where(side, imag, real), torch.where(side, real, imag), z)
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
         """Swaps back where the bit is set."""

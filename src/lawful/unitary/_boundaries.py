@@ -14,6 +14,8 @@ from torch import Tensor
 
 from lawful.unitary._lattice import embed, sites, space_axes
 
+__all__ = ["Boundary", "Fourier", "PackedFourier", "RealFourier", "Transform", "Trigonometric"]
+
 Boundary = Literal["circular", "neumann", "dirichlet", "zeros"]
 
 REFUSED = {
@@ -26,6 +28,19 @@ REFUSED = {
     "valid": "the output would be smaller than the input",
     "same": "name the boundary: circular, neumann, dirichlet or zeros",
 }
+
+
+def _direct_symbol(kernel: Tensor, size: tuple[int, ...], half: bool = False) -> Tensor:
+    """sum_a K[a] exp(-i k a) axis by axis: cheaper than FFTs of many mostly empty lattices."""
+    out = kernel.to(torch.complex128)
+    for axis, n in zip(space_axes(len(size)), size, strict=True):
+        taps = kernel.shape[axis]
+        k = torch.arange(n // 2 + 1 if half and axis == -1 else n, device=kernel.device)
+        reach = torch.arange(taps, device=kernel.device) - taps // 2
+        angle = (k[:, None] * reach % n).double() * (-2 * math.pi / n)  # reduced exactly, in integers
+        table = torch.polar(torch.ones_like(angle), angle)
+        out = (out.movedim(axis, -1) @ table.mT).movedim(-1, axis)
+    return out
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,8 @@ class Fourier:
 
     def symbol(self, kernel: Tensor) -> Tensor:
         """Eigenvalues of a centred kernel (..., *taps) -> (..., *modes), double precision."""
+        if kernel.ndim >= len(self.size) + 2:
+            return _direct_symbol(kernel, self.size)
         return torch.fft.fftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
 
     def weights(self, device: torch.device) -> Tensor | None:
@@ -77,6 +94,8 @@ class RealFourier:
 
     def symbol(self, kernel: Tensor) -> Tensor:
         """Eigenvalues of a centred real kernel (..., *taps) -> (..., *modes)."""
+        if kernel.ndim >= len(self.size) + 2:
+            return _direct_symbol(kernel, self.size, half=True)
         return torch.fft.rfftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
 
     def weights(self, device: torch.device) -> Tensor:
@@ -87,6 +106,61 @@ class RealFourier:
         if last % 2 == 0:
             weight[-1] = 1.0
         return weight
+
+
+@functools.lru_cache(maxsize=64)
+def _mirror_pairs(size: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Flat indices of one frequency of each pair k, -k, and of its mirror image."""
+    index = torch.arange(sites(size), device=device).view(size)
+    axes = space_axes(len(size))
+    mirror = index.flip(axes).roll([1] * len(size), axes)
+    chosen = (index <= mirror).flatten().nonzero().squeeze(1)
+    return chosen, mirror.flatten()[chosen]
+
+
+@dataclass(frozen=True)
+class PackedFourier:
+    """Pairs of real layers as complex fields P + iX: one complex FFT serves both.
+
+    The modes are the spectra of the layers, X first, at one frequency of each pair k, -k.
+    """
+
+    size: tuple[int, ...]
+
+    def pairs(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Flat indices of k and -k, (F,) each."""
+        return _mirror_pairs(self.size, device)
+
+    @property
+    def whole(self) -> Fourier:
+        """The transform of the packed fields."""
+        return Fourier(self.size)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Packed (..., G, *size) -> (..., 2G, F)."""
+        plus, minus = self.pairs(z.device)
+        flat = self.whole.forward(z).flatten(-len(self.size))
+        here, there = flat[..., plus], flat[..., minus].conj()
+        return torch.cat([(here - there) * -0.5j, (here + there) / 2], dim=-2)
+
+    def backward(self, modes: Tensor) -> Tensor:
+        """Inverse of `forward`."""
+        plus, minus = self.pairs(modes.device)
+        x, p = modes.chunk(2, dim=-2)
+        flat = modes.new_zeros(*p.shape[:-1], sites(self.size))
+        flat = flat.index_copy(-1, minus, p.conj() + 1j * x.conj())
+        flat = flat.index_copy(-1, plus, p + 1j * x)
+        return self.whole.backward(flat.unflatten(-1, self.size))
+
+    def symbol(self, kernel: Tensor) -> Tensor:
+        """Eigenvalues of a centred real kernel (..., *taps) -> (..., F)."""
+        plus, _ = self.pairs(kernel.device)
+        return self.whole.symbol(kernel).flatten(-len(self.size))[..., plus]
+
+    def weights(self, device: torch.device) -> Tensor:
+        """2 for pairs, 1 for a frequency that is its own mirror image."""
+        plus, minus = self.pairs(device)
+        return torch.where(plus == minus, 1.0, 2.0)
 
 
 @functools.lru_cache(maxsize=64)
@@ -184,14 +258,17 @@ class Trigonometric:
         return None
 
 
-Transform = Fourier | RealFourier | Trigonometric
+Transform = Fourier | RealFourier | PackedFourier | Trigonometric
 
 
-def transform_for(boundary: Boundary, size: tuple[int, ...], real: bool) -> Transform:
+def transform_for(
+    boundary: Boundary, size: tuple[int, ...], *, real: bool, packed: bool = False
+) -> Transform:
     """The transform of a boundary other than "zeros"."""
     if boundary == "circular":
+        if packed:
+            return PackedFourier(size)
         return RealFourier(size) if real else Fourier(size)
     return Trigonometric(size, odd=boundary == "dirichlet")
 
 
-__all__ = ["Boundary", "Fourier", "RealFourier", "Transform", "Trigonometric", "sites"]

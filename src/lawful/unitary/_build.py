@@ -149,7 +149,8 @@ def orthogonal_operator(
         generator = mirrored(generator, dims)
     if boundary == "zeros":
         return _series(generator * t, dims, dtype)
-    transform = transform_for(boundary, size, real=True)
+    packed = generator.shape[0] % 2 == 0
+    transform = transform_for(boundary, size, real=True, packed=packed)
     symbol = transform.symbol(generator)
     complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
     if generator.shape[0] == 1:

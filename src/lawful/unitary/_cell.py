@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lawful.unitary._activations import Activation, Identity
 from lawful.unitary._maps import drive_channels, drive_profiles, read_profiles
-from lawful.unitary._operators import Operator, PairOperator, SpectralOperator, pack_pair
+from lawful.unitary._operators import Operator, SpectralOperator, pack_pair
 
 __all__ = ["Cell", "InputMap"]
 
@@ -31,7 +31,7 @@ class Cell:
     @property
     def packed(self) -> bool:
         """Whether fields are X/P layers packed as complex ones."""
-        return isinstance(self.operator, PairOperator)
+        return self.operator.packed
 
     @property
     def linear(self) -> bool:
@@ -59,12 +59,6 @@ class Cell:
         if self.input_map == "field":
             return drive_channels(x, tensors[0])
         return pack_pair(x.flatten(0, 1)).unflatten(0, x.shape[:2]) if self.packed else x
-
-    def turn(self, operator: Operator, z: Tensor, inverse: bool = False) -> Tensor:
-        """e^A z, or e^{-A} z."""
-        if isinstance(operator, PairOperator):
-            return operator.packed(z, inverse)
-        return operator.inverse(z) if inverse else operator(z)
 
     def read(self, z: Tensor, tensors: tuple[Tensor, ...]) -> Tensor:
         """Features of states z (..., C, *size) -> (..., O); the states themselves without them."""

@@ -10,8 +10,8 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from lawful.kernels.spectral import spectral_apply, spectral_outer
-from lawful.unitary._boundaries import Transform
+from lawful.kernels.spectral import packed_apply, packed_outer, spectral_apply, spectral_outer
+from lawful.unitary._boundaries import PackedFourier, Transform
 from lawful.unitary._chebyshev import series
 
 __all__ = ["BlockOperator", "Operator", "PairOperator", "PhaseOperator", "SeriesOperator"]
@@ -33,6 +33,13 @@ class Operator(Protocol):
     def inverse(self, y: Tensor) -> Tensor:
         """Undoes it: the adjoint."""
 
+    @property
+    def packed(self) -> bool:
+        """Whether real layers run as complex fields P + iX (`pack_pair`)."""
+
+    def turn(self, z: Tensor, adjoint: bool = False) -> Tensor:
+        """Applies it, or its adjoint, to fields in the form in which they run."""
+
 
 def phase_modes(u: Tensor, x: Tensor, adjoint: bool = False) -> Tensor:
     """Multiplies modes (B, C, *modes) by phases (C, *modes)."""
@@ -49,9 +56,54 @@ def block_modes(u: Tensor, x: Tensor, adjoint: bool = False) -> Tensor:
     return spectral_apply(u, flat, adjoint=adjoint).unflatten(2, shape)
 
 
-def _plain(u: Tensor, x: Tensor, transform: Transform, blocks: bool, adjoint: bool) -> Tensor:
-    product = block_modes if blocks else phase_modes
-    return transform.backward(product(u, transform.forward(x), adjoint))
+@dataclass(frozen=True)
+class _Product:
+    """How modes are multiplied, in one of three layouts, and the transform around it.
+
+    With pairs of layers in packed fields the compiled product reads and writes the spectrum of
+    the packed field itself; elsewhere the modes are separated first.
+    """
+
+    transform: Transform
+    blocks: bool
+
+    def _fused(self, u: Tensor) -> bool:
+        return self.blocks and u.ndim == 5 and isinstance(self.transform, PackedFourier)
+
+    def around(self, u: Tensor) -> Transform:
+        """The transform before and after `multiply`."""
+        if self._fused(u):
+            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            return self.transform.whole
+        return self.transform
+
+    def multiply(self, u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+        """U x per mode, or U^H x."""
+        if self._fused(u):
+            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            plus, minus = self.transform.pairs(x.device)
+            return packed_apply(u, x.flatten(2), plus, minus, adjoint).unflatten(2, x.shape[2:])
+        return block_modes(u, x, adjoint) if self.blocks else phase_modes(u, x, adjoint)
+
+    def outer(self, u: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Gradient for u: sum over the batch of left times conj right, mirrored modes twice."""
+        if self._fused(u):
+            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            return packed_outer(left.flatten(2), right.flatten(2), *self.transform.pairs(u.device))
+        weights = self.transform.weights(left.device)
+        if weights is not None:
+            left = left * weights.to(left.dtype)
+        return _outer(u, left, right, self.blocks)
+
+    def plain(self, u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+        """The whole as separate operations, differentiable twice."""
+        product = block_modes if self.blocks else phase_modes
+        return self.transform.backward(product(u, self.transform.forward(x), adjoint))
+
+    def value(self, u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
+        """The same value by the fastest way, no gradient kept."""
+        around = self.around(u)
+        return around.backward(self.multiply(u, around.forward(x), adjoint))
 
 
 class _Spectral(torch.autograd.Function):
@@ -62,37 +114,33 @@ class _Spectral(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        u: Tensor, x: Tensor, transform: Transform, blocks: bool, adjoint: bool
-    ) -> tuple[Tensor, Tensor]:
-        modes = transform.forward(x)
-        product = block_modes if blocks else phase_modes
-        return transform.backward(product(u, modes, adjoint)), modes
+    def forward(u: Tensor, x: Tensor, product: _Product, adjoint: bool) -> tuple[Tensor, Tensor]:
+        around = product.around(u)
+        modes = around.forward(x)
+        return around.backward(product.multiply(u, modes, adjoint)), modes
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        u, x, ctx.transform, ctx.blocks, ctx.adjoint = inputs
+        u, x, ctx.product, ctx.adjoint = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(u, x, output[1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
         u, x, modes = ctx.saved_tensors
+        product, adjoint = ctx.product, ctx.adjoint
         if torch.is_grad_enabled():  # a derivative of this derivative is wanted
-            y = _plain(u, x, ctx.transform, ctx.blocks, ctx.adjoint)
-            return *torch.autograd.grad(y, (u, x), g, create_graph=True), None, None, None
-        product = block_modes if ctx.blocks else phase_modes
-        g_modes = ctx.transform.forward(g)
+            y = product.plain(u, x, adjoint)
+            return *torch.autograd.grad(y, (u, x), g, create_graph=True), None, None
+        around = product.around(u)
+        g_modes = around.forward(g)
         g_u = g_x = None
         if ctx.needs_input_grad[1]:
-            g_x = ctx.transform.backward(product(u, g_modes, not ctx.adjoint))
+            g_x = around.backward(product.multiply(u, g_modes, not adjoint))
         if ctx.needs_input_grad[0]:
-            weights = ctx.transform.weights(g.device)
-            if weights is not None:
-                g_modes = g_modes * weights.to(g.dtype)
-            left, right = (modes, g_modes) if ctx.adjoint else (g_modes, modes)
-            g_u = _outer(u, left, right, ctx.blocks)
-        return g_u, g_x, None, None, None
+            pair = (modes, g_modes) if adjoint else (g_modes, modes)
+            g_u = product.outer(u, *pair)
+        return g_u, g_x, None, None
 
 
 def _outer(u: Tensor, left: Tensor, right: Tensor, blocks: bool) -> Tensor:
@@ -105,11 +153,10 @@ def _outer(u: Tensor, left: Tensor, right: Tensor, blocks: bool) -> Tensor:
     return torch.linalg.vecdot(right, left, dim=0)
 
 
-def _run(u: Tensor, x: Tensor, transform: Transform, blocks: bool, adjoint: bool) -> Tensor:
-    wanted = torch.is_grad_enabled() and (u.requires_grad or x.requires_grad)
-    if not wanted:
-        return _plain(u, x, transform, blocks, adjoint)
-    y: Tensor = _Spectral.apply(u, x, transform, blocks, adjoint)[0]  # type: ignore[no-untyped-call]
+def _run(u: Tensor, x: Tensor, product: _Product, adjoint: bool) -> Tensor:
+    if not (torch.is_grad_enabled() and (u.requires_grad or x.requires_grad)):
+        return product.value(u, x, adjoint)
+    y: Tensor = _Spectral.apply(u, x, product, adjoint)[0]  # type: ignore[no-untyped-call]
     return y
 
 
@@ -130,13 +177,22 @@ class PhaseOperator:
         """The same plan with other phases."""
         return replace(self, u=tensors[0])
 
+    @property
+    def packed(self) -> bool:
+        """No."""
+        return False
+
+    def turn(self, z: Tensor, adjoint: bool = False) -> Tensor:
+        """Applies it or its adjoint."""
+        return _run(self.u, z, _Product(self.transform, False), adjoint)
+
     def __call__(self, x: Tensor) -> Tensor:
         """Applies it."""
-        return _run(self.u, x, self.transform, False, False)
+        return self.turn(x)
 
     def inverse(self, y: Tensor) -> Tensor:
         """Undoes it."""
-        return _run(self.u, y, self.transform, False, True)
+        return self.turn(y, True)
 
     def modes(self, x: Tensor, adjoint: bool = False) -> Tensor:
         """Applies it (or its adjoint) to transformed fields."""
@@ -159,13 +215,22 @@ class BlockOperator:
         """The same plan with other matrices."""
         return replace(self, u=tensors[0])
 
+    @property
+    def packed(self) -> bool:
+        """Whether pairs of real layers share complex fields."""
+        return isinstance(self.transform, PackedFourier)
+
+    def turn(self, z: Tensor, adjoint: bool = False) -> Tensor:
+        """Applies it or its adjoint, to packed fields if `packed`."""
+        return _run(self.u, z, _Product(self.transform, True), adjoint)
+
     def __call__(self, x: Tensor) -> Tensor:
         """Applies it."""
-        return _run(self.u, x, self.transform, True, False)
+        return unpack_pair(self.turn(pack_pair(x))) if self.packed else self.turn(x)
 
     def inverse(self, y: Tensor) -> Tensor:
         """Undoes it."""
-        return _run(self.u, y, self.transform, True, True)
+        return unpack_pair(self.turn(pack_pair(y), True)) if self.packed else self.turn(y, True)
 
     def modes(self, x: Tensor, adjoint: bool = False) -> Tensor:
         """Applies it (or its adjoint) to transformed fields."""
@@ -211,10 +276,15 @@ class PairOperator:
         """The same plan with other coefficients."""
         return replace(self, alpha=tensors[0], beta=tensors[1] if len(tensors) > 1 else None)
 
-    def packed(self, z: Tensor, adjoint: bool = False) -> Tensor:
-        """Applies it to packed fields."""
+    @property
+    def packed(self) -> bool:
+        """Always."""
+        return True
+
+    def turn(self, z: Tensor, adjoint: bool = False) -> Tensor:
+        """Applies it or its adjoint to packed fields."""
         if self.beta is None:
-            return _run(self.alpha, z, self.transform, False, adjoint)
+            return _run(self.alpha, z, _Product(self.transform, False), adjoint)
         return self.transform.backward(self.modes(self.transform.forward(z), adjoint))
 
     def modes(self, x: Tensor, adjoint: bool = False) -> Tensor:
@@ -228,11 +298,11 @@ class PairOperator:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Applies it."""
-        return unpack_pair(self.packed(pack_pair(x)))
+        return unpack_pair(self.turn(pack_pair(x)))
 
     def inverse(self, y: Tensor) -> Tensor:
         """Undoes it."""
-        return unpack_pair(self.packed(pack_pair(y), adjoint=True))
+        return unpack_pair(self.turn(pack_pair(y), True))
 
 
 @dataclass(frozen=True)
@@ -251,6 +321,15 @@ class SeriesOperator:
     def with_tensors(self, *tensors: Tensor) -> Self:
         """The same plan with another kernel of no larger norm."""
         return replace(self, kernel=tensors[0])
+
+    @property
+    def packed(self) -> bool:
+        """No."""
+        return False
+
+    def turn(self, z: Tensor, adjoint: bool = False) -> Tensor:
+        """Applies it or its adjoint: the same series with the sign of the kernel changed."""
+        return self._run(z, -1.0 if adjoint else 1.0)
 
     def _run(self, x: Tensor, sign: float) -> Tensor:
         if not self.complex_fields:

@@ -12,7 +12,7 @@ from lawful.unitary._activations import Activation, Identity, activation_of
 from lawful.unitary._cell import Cell, InputMap
 from lawful.unitary._lattice import Size, as_size
 from lawful.unitary._layers import OrthogonalConv, UnitaryConv
-from lawful.unitary._operators import Operator, PairOperator, pack_pair, unpack_pair
+from lawful.unitary._operators import Operator, pack_pair, unpack_pair
 from lawful.unitary._run import run_linear, run_stored
 from lawful.unitary._reversible import reversible
 
@@ -97,7 +97,7 @@ class _ConvRNN(nn.Module):
     def _cell(self, size: tuple[int, ...], dtype: torch.dtype) -> tuple[Cell, tuple[Tensor, ...]]:
         """Builds the step once for the whole sequence, with the tensors it depends on."""
         operator: Operator = self.conv.operator(size, dtype=dtype)
-        packed = isinstance(operator, PairOperator)
+        packed = operator.packed
         inner = dtype if not packed else torch.empty((), dtype=dtype).to(torch.complex64).dtype
         if packed and dtype == torch.float64:
             inner = torch.complex128

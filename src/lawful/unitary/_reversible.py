@@ -53,7 +53,7 @@ def _advance(
     """One step: the argument of the activation, the new state, what is read."""
     cell = plan.cell
     op, act, drive, readout = cell.split(tensors)
-    before = cell.turn(cell.rebuilt(op), z) + cell.drive(x[None], drive)[0]
+    before = cell.rebuilt(op).turn(z) + cell.drive(x[None], drive)[0]
     after = cell.activation.run(before, act, branch)
     if alive is not None:
         after = torch.where(alive, after, z)
@@ -85,6 +85,7 @@ class _Reversible(torch.autograd.Function):
         x, first, z, alive, *rest = ctx.saved_tensors
         kept, tensors = [first, *rest[: ctx.kept]], tuple(rest[ctx.kept :])
         plan, window = ctx.plan, ctx.plan.window or len(x)
+        scale = max(float(torch.linalg.vector_norm(k)) for k in (*kept, z))
         totals: list[Tensor | None] = [None] * len(tensors)
         g_x = torch.zeros_like(x) if ctx.needs_input_grad[1] else None
         for n in range(len(x) - 1, -1, -1):
@@ -92,7 +93,7 @@ class _Reversible(torch.autograd.Function):
             packed = ctx.bits[n] if ctx.bits else None
             z_before, branch = _undo(plan, z, x[n], mask, tensors, packed)
             if n % window == 0:
-                _compare(plan, z_before, kept[n // window], n)
+                _compare(plan, z_before, kept[n // window], n, scale)
                 z_before = kept[n // window]
             step = _pull(plan, z_before, x[n], mask, tensors, branch, (g, g_out[n]), g_x is not None)
             g, grad_x, grads = step
@@ -122,7 +123,7 @@ def _undo(
         branch = unpack_bits(packed, torch.Size(shape))
     with torch.no_grad():
         before = cell.activation.undo(z, act, branch) - cell.drive(x[None], drive)[0]
-        earlier = cell.turn(cell.rebuilt(op), before, inverse=True)
+        earlier = cell.rebuilt(op).turn(before, True)
         return (earlier if alive is None else torch.where(alive, earlier, z)), branch
 
 
@@ -149,10 +150,10 @@ def _pull(
     return g_z, g_x, [found.pop(0) if t.requires_grad else None for t in leaves]
 
 
-def _compare(plan: _Plan, found: Tensor, truth: Tensor, step: int) -> None:
-    error = torch.linalg.vector_norm(found - truth)
-    scale = torch.linalg.vector_norm(truth) + torch.linalg.vector_norm(found) * 1e-3
-    relative = float(error / scale.clamp_min(1e-30))
+def _compare(plan: _Plan, found: Tensor, truth: Tensor, step: int, scale: float) -> None:
+    """Raises when an undone state is off by more than the tolerance of the largest kept one."""
+    error = float(torch.linalg.vector_norm(found - truth))
+    relative = error / scale if scale > 0 else error
     if not relative <= plan.tolerance:
         raise ReversalError(
             f"reversal lost the state at step {step}: relative error {relative:.2g}, tolerance "

@@ -38,7 +38,7 @@ def run_stored(
     for begin in range(0, len(x), step):
         states = []
         for n, drive in enumerate(cell.drive(x[begin : begin + step], maps).unbind(0), begin):
-            after = cell.activation.run(cell.turn(operator, z) + drive, act)
+            after = cell.activation.run(operator.turn(z) + drive, act)
             z = after if alive is None else torch.where(alive[n], after, z)
             states.append(z)
         outs.append(cell.read(torch.stack(states), reads))

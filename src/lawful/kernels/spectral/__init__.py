@@ -16,7 +16,7 @@ from lawful.kernels.spectral.reference import (
     untile_blocks,
 )
 
-__all__ = ["pack_blocks", "spectral_apply", "spectral_outer"]
+__all__ = ["pack_blocks", "packed_apply", "packed_outer", "spectral_apply", "spectral_outer"]
 
 
 @functools.cache
@@ -28,6 +28,15 @@ def _register_fakes() -> None:
     @torch.library.register_fake("lawful::spectral_outer")
     def _(g: Tensor, x: Tensor) -> Tensor:
         return x.new_empty(-(-x.shape[2] // TILE), g.shape[1], x.shape[1], 2, TILE)
+
+    @torch.library.register_fake("lawful::spectral_packed_apply")
+    def _(u: Tensor, z: Tensor, plus: Tensor, minus: Tensor, adjoint: bool) -> Tensor:
+        return torch.empty_like(z)
+
+    @torch.library.register_fake("lawful::spectral_packed_outer")
+    def _(g: Tensor, z: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
+        channels = 2 * z.shape[1]
+        return z.new_empty(-(-len(plus) // TILE), channels, channels, 2, TILE)
 
 
 def _live(backend: Backend, *tensors: Tensor) -> bool:
@@ -120,3 +129,29 @@ def spectral_apply(u: Tensor, x: Tensor, *, adjoint: bool = False) -> Tensor:
         raise expected("x", f"(B, {channels}, F)", tuple(x.shape))
     y: Tensor = _SpectralApply.apply(u, x, adjoint)  # type: ignore[no-untyped-call]
     return y
+
+
+def packed_apply(u: Tensor, z: Tensor, plus: Tensor, minus: Tensor, adjoint: bool) -> Tensor:
+    """`spectral_apply` on pairs of real layers that share a complex field; compiled path only.
+
+    Args:
+        u: Tiles for the frequencies ``plus``, as `pack_blocks` made them.
+        z: Spectrum of P + iX, complex (B, G, N); its 2 G real layers, X first, are the channels.
+        plus: One frequency of each pair k, -k, (F,) int64.
+        minus: The other one, which may be the same.
+        adjoint: Apply U[f]^H.
+
+    Returns:
+        Spectrum of the packed result, (B, G, N).
+    """
+    parts = torch.view_as_real(z.resolve_conj()).contiguous()
+    return torch.view_as_complex(
+        torch.ops.lawful.spectral_packed_apply(u, parts, plus, minus, adjoint)
+    )
+
+
+def packed_outer(g: Tensor, z: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
+    """The gradient of `packed_apply` for U, pairs of different frequencies counted twice."""
+    parts = [torch.view_as_real(t.resolve_conj()).contiguous() for t in (g, z)]
+    tiles: Tensor = torch.ops.lawful.spectral_packed_outer(*parts, plus, minus)
+    return tiles
