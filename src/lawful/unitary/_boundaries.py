@@ -109,13 +109,18 @@ class RealFourier:
 
 
 @functools.lru_cache(maxsize=64)
-def _mirror_pairs(size: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+def _mirror_pairs_cached(size: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Flat indices of one frequency of each pair k, -k, and of its mirror image."""
     index = torch.arange(sites(size), device=device).view(size)
     axes = space_axes(len(size))
     mirror = index.flip(axes).roll([1] * len(size), axes)
     chosen = (index <= mirror).flatten().nonzero().squeeze(1)
     return chosen, mirror.flatten()[chosen]
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _mirror_pairs(size: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    return _mirror_pairs_cached(size, device)
 
 
 @dataclass(frozen=True)
@@ -164,11 +169,16 @@ class PackedFourier:
 
 
 @functools.lru_cache(maxsize=64)
-def _dct_turn(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _dct_turn_cached(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     k = torch.arange(n // 2 + 1, dtype=torch.float64, device=device)
     scale = torch.full_like(k, math.sqrt(2 / n))
     scale[0] = math.sqrt(1 / n)
     return torch.polar(scale, -math.pi * k / (2 * n)).to(dtype)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _dct_turn(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return _dct_turn_cached(n, device, dtype)
 
 
 def _complex_of(dtype: torch.dtype) -> torch.dtype:

@@ -94,11 +94,12 @@ def _diagonal(weight: Tensor) -> Tensor:
 
 
 def _series(generator: Tensor, dims: int, dtype: torch.dtype) -> SeriesOperator:
-    bound = norm_bound(generator, dims)
+    # The floor keeps the terms that carry the gradient when the kernel is zero.
+    bound = max(norm_bound(generator, dims), 0.5)
     tol = 1e-17 if dtype in (torch.float64, torch.complex128) else 1e-9
     is_complex = generator.is_complex()
     real = real_blocks(generator) if is_complex else generator
-    scaled = (real / bound if bound > 0 else real).to(torch.empty((), dtype=dtype).real.dtype)
+    scaled = (real / bound).to(torch.empty((), dtype=dtype).real.dtype)
     return SeriesOperator(scaled, tuple(terms(bound, tol)), is_complex)
 
 
@@ -126,7 +127,7 @@ def pair_generator(weights: Sequence[Tensor], form: str, dims: int) -> Tensor:
     if form == "symmetric":
         coupling = back = (coupling + back) / 2
     inner = [torch.zeros_like(coupling)] * 2
-    if form == "full":
+    if len(weights) == 3:
         inner = [(w - w.flip(tuple(range(-dims, 0)))) / 2 for w in weights[1:]]
     rows = [[inner[0], coupling], [-back, inner[1]]]
     return torch.cat([torch.cat([_diagonal(b) for b in row], dim=1) for row in rows], dim=0)
@@ -181,7 +182,7 @@ def pair_operator(
     if form == "symmetric" or not k.is_complex():
         angle = k.real if k.is_complex() else k
         return PairOperator(transform, _polar(angle, complex_dtype), None, angle)
-    inner = [transform.symbol(w).imag * t for w in arrays[1:]] if form == "full" else [None, None]
+    inner = [transform.symbol(w).imag * t for w in arrays[1:]] or [None, None]
     xx, xp, px, pp = su2(k, inner[0], inner[1])
     alpha = (pp + xx) / 2 + 0.5j * (xp - px)
     beta = (pp - xx) / 2 + 0.5j * (xp + px)

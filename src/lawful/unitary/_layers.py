@@ -56,6 +56,8 @@ def _taps(kernel_size: int | Sequence[int], dims: int | None) -> tuple[int, ...]
 class _ExponentialConv(nn.Module):
     """What the two layers share: shapes, batches, inverse."""
 
+    _complex: bool
+
     def __init__(
         self,
         channels: int,
@@ -108,6 +110,8 @@ class _ExponentialConv(nn.Module):
             want = f"(B, {self.channels}, {', '.join(['n'] * self.dims)})"
             raise expected("input", want, f"shape {tuple(x.shape)}")
         dtype = self._field_dtype(x)
+        if batch.numel() == 0:  # FFT libraries refuse empty batches
+            return x.to(dtype if self._complex else x.dtype)
         with torch.autocast(x.device.type, enabled=False):
             operator = self.operator(batch.shape[2:], t, dtype=dtype)
             field = batch.to(dtype)
@@ -189,6 +193,8 @@ class UnitaryConv(_ExponentialConv):
         >>> bool((y.norm() / x.norm() - 1).abs() < 1e-5), bool((layer.inverse(y) - x).abs().max() < 1e-4)
         (True, True)
     """
+
+    _complex = True
 
     def __init__(
         self,
@@ -284,6 +290,8 @@ class OrthogonalConv(_ExponentialConv):
         parts in closed form, several and unequal channels, other boundaries.
     """
 
+    _complex = False
+
     def __init__(
         self,
         channels: int,
@@ -313,7 +321,9 @@ class OrthogonalConv(_ExponentialConv):
 
     def _shapes(self) -> list[tuple[int, ...]]:
         if not self.mixing:
-            return [(self.split[0], *self.taps)] * (3 if self.form == "full" else 1)
+            # A layer's own kernel is antisymmetric, so there is none if it must be even too.
+            inner = self.form == "full" and not self.even
+            return [(self.split[0], *self.taps)] * (3 if inner else 1)
         if self.form == "full":
             return [(self.channels, self.channels, *self.taps)]
         return [(*self.split, *self.taps)]

@@ -201,9 +201,9 @@ class _ConvRNN(nn.Module):
         tensors: tuple[Tensor, ...],
     ) -> tuple[Tensor, Tensor]:
         mask = None if alive is None else alive.view(*alive.shape, *[1] * (start.ndim - 1))
-        if len(x) == 0:
-            shape = (0, x.shape[1], self.output_size) if cell.reads else (0, *start.shape)
-            return start.new_zeros(shape) if not cell.reads else x.new_zeros(shape), start
+        if len(x) == 0 or x.shape[1] == 0:  # no steps, or an empty batch that FFTs refuse
+            tail = (x.shape[1], self.output_size) if cell.reads else start.shape
+            return (tensors[-1] if cell.reads else start).new_zeros((len(x), *tail)), start
         if self.memory == "reverse":
             return reversible(
                 cell, x, start, mask, tensors, window=self.window, tolerance=self.reverse_tolerance

@@ -39,9 +39,10 @@ def _register_fakes() -> None:
         return z.new_empty(-(-len(plus) // TILE), channels, channels, 2, TILE)
 
 
-def _live(backend: Backend, *tensors: Tensor) -> bool:
-    real = [t.real if t.is_complex() else t for t in tensors]
-    if not use_native(backend, *real):
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _live(backend: Backend, device: str, dtype: torch.dtype) -> bool:
+    """Which path to take; decided when a graph is compiled, not in it."""
+    if not use_native(backend, torch.empty(0, dtype=dtype, device=device)):
         return False
     _register_fakes()
     return True
@@ -56,13 +57,14 @@ def pack_blocks(blocks: Tensor, *, backend: Backend = "auto") -> Tensor:
     """
     if blocks.ndim != 3 or not blocks.is_complex():
         raise expected("blocks", "complex (F, C_out, C_in)", f"{blocks.dtype} {blocks.shape}")
-    return tile_blocks(blocks) if _live(backend, blocks) else blocks
+    double = blocks.dtype == torch.complex128
+    live = _live(backend, blocks.device.type, torch.float64 if double else torch.float32)
+    return tile_blocks(blocks) if live else blocks
 
 
 def _apply(u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
     if u.ndim == 3:
         return apply_blocks(u, x, adjoint)
-    _register_fakes()
     parts = torch.view_as_real(x.resolve_conj()).contiguous()
     return torch.view_as_complex(torch.ops.lawful.spectral_apply(u, parts, adjoint))
 
