@@ -16,6 +16,7 @@ from lawful.unitary._functions import conv_sin as conv_sin
 from lawful.unitary._functions import support_radius as support_radius
 from lawful.unitary._functions import symbol as symbol
 from lawful.unitary._functions import xp_kernels as xp_kernels
+from lawful.unitary._gain import gradient_gain as gradient_gain
 from lawful.unitary._lattice import antihermitian as antihermitian
 from lawful.unitary._lattice import antisymmetric as antisymmetric
 from lawful.unitary._lattice import from_antihermitian as from_antihermitian
@@ -47,6 +48,7 @@ __all__ = [
     "conv_function",
     "conv_sin",
     "from_antihermitian",
+    "gradient_gain",
     "support_radius",
     "symbol",
     "xp_kernels",
