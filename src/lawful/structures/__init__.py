@@ -12,6 +12,7 @@ from lawful.structures._dependency import SpanningTree as SpanningTree
 from lawful.structures._dependency import TreeParts as TreeParts
 from lawful.structures._distribution import StructuredDistribution as StructuredDistribution
 from lawful.structures._labels import marginalise_labels as marginalise_labels
+from lawful.structures._laws import STRUCTURE_LAWS as STRUCTURE_LAWS
 from lawful.structures._semimarkov import SegmentParts as SegmentParts
 from lawful.structures._semimarkov import SemiMarkov as SemiMarkov
 
@@ -24,6 +25,7 @@ __all__ = [
     "ConstituencyTree",
     "LinearChain",
     "ProjectiveTree",
+    "STRUCTURE_LAWS",
     "SegmentParts",
     "SemiMarkov",
     "SpanningTree",

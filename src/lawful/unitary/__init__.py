@@ -20,6 +20,8 @@ from lawful.unitary._gain import gradient_gain as gradient_gain
 from lawful.unitary._lattice import antihermitian as antihermitian
 from lawful.unitary._lattice import antisymmetric as antisymmetric
 from lawful.unitary._lattice import from_antihermitian as from_antihermitian
+from lawful.unitary._laws import CONVOLUTION_LAWS as CONVOLUTION_LAWS
+from lawful.unitary._laws import RECURRENCE_LAWS as RECURRENCE_LAWS
 from lawful.unitary._layers import OrthogonalConv as OrthogonalConv
 from lawful.unitary._layers import UnitaryConv as UnitaryConv
 from lawful.unitary._recurrent import ConvOrthogonalRNN as ConvOrthogonalRNN
@@ -27,6 +29,8 @@ from lawful.unitary._recurrent import ConvUnitaryRNN as ConvUnitaryRNN
 from lawful.unitary._reversible import ReversalError as ReversalError
 
 __all__ = [
+    "CONVOLUTION_LAWS",
+    "RECURRENCE_LAWS",
     "ACTIVATIONS",
     "Activation",
     "ConvOrthogonalRNN",
