@@ -1,5 +1,6 @@
 """Distributions over discrete structures; attention weights are their marginals."""
 
+from lawful.structures import _kl as _kl
 from lawful.structures._alignment import HMM as HMM
 from lawful.structures._alignment import Alignment as Alignment
 from lawful.structures._categorical import Bernoulli as Bernoulli

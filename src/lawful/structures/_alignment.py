@@ -17,7 +17,7 @@ __all__ = ["HMM", "Alignment"]
 
 
 class Alignment(StructuredDistribution):
-    r"""Monotone alignments of N steps to M positions: each step has a position, and never goes back.
+    r"""Monotone alignments of N steps to M positions: each step has one, and never goes back.
 
     The first step is at position 0, the last at M-1; from one step to the next the position stays
     or moves on by one. Positions marked in ``skip`` may also be jumped over, one at a time, at the
