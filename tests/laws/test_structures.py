@@ -34,18 +34,15 @@ def families(dtype):
         "chain": LinearChain(draw(B, N, C), draw(C, C), lengths=lengths),
         "chain edges": LinearChain(draw(B, N, C), draw(B, N - 1, C, C), lengths=lengths),
         "chain large": LinearChain(draw(B, N, C, scale=1e4), draw(C, C, scale=1e4)),
-        "hmm": HMM(
-            draw(C).log_softmax(-1), draw(C, C).log_softmax(-1), draw(C, 5).log_softmax(-1),
-            torch.randint(0, 5, (B, N), generator=g),
-        ),
+        "hmm": HMM(draw(C), draw(C, C), draw(B, N, C), lengths=lengths),
         "semi-markov": SemiMarkov(draw(B, N, 3, C), draw(C, C), lengths=lengths),
         "alignment": Alignment(draw(B, N, 4)),
         "projective": ProjectiveTree(draw(B, N, N), draw(B, N), lengths=lengths),
         "projective single": ProjectiveTree(draw(B, N, N), single_root=True),
         "spanning": SpanningTree(draw(B, N, N), draw(B, N), lengths=lengths),
         "spanning large": SpanningTree(draw(B, N, N, scale=100.0), single_root=True),
-        "constituency": ConstituencyTree(draw(B, N, N, 2), lengths=lengths),
-    }  # fmt: skip
+        "constituency": ConstituencyTree(draw(B, N, N), lengths=lengths),
+    }
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

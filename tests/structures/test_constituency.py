@@ -55,7 +55,11 @@ PLAIN = Family(
     encode=encode,
     count=lambda n: catalan(n - 1),
     groups=lambda mu, n: torch.cat(
-        [mu[0].diagonal(0, -2, -1), mu[0][..., :1, n - 1], mu[0].sum((-2, -1))[..., None] / (2 * n - 1)],
+        [
+            mu[0].diagonal(0, -2, -1),
+            mu[0][..., :1, n - 1],
+            mu[0].sum((-2, -1))[..., None] / (2 * n - 1),
+        ],
         -1,
     ),
     padding=lambda length, n: (unused(length, n),),

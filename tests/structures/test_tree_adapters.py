@@ -3,7 +3,7 @@ import torch
 
 from lawful.errors import InputError
 from lawful.structures import ProjectiveTree, SpanningTree
-from lawful.structures._tree_adapters import (
+from lawful.structures.adapters import (
     tree_from_supar,
     tree_from_torch_struct,
     tree_to_supar,

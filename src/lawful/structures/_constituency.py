@@ -134,7 +134,8 @@ class ConstituencyTree(StructuredDistribution):
         names = theta.shape[-1] if self.labelled else 1
         flat = theta.reshape(count, n, n, names)
         ends = self._ends().reshape(count)
-        scores, pull = torch.func.vjp(lambda x: _k_best(x, ends, k), flat)
+        pulled: Any = torch.func.vjp(lambda x: _k_best(x, ends, k), flat)
+        scores, pull = pulled
         trees = []
         for rank in range(k):
             one = torch.zeros_like(scores)

@@ -245,7 +245,8 @@ def _aligned(arcs: Tensor, root: Tensor | None) -> tuple[Tensor, Tensor]:
     if root.dtype != arcs.dtype:
         raise expected("root", f"dtype {arcs.dtype}, like arcs", root.dtype)
     try:
-        batch = torch.broadcast_shapes(arcs.shape[:-2], root.shape[:-1])
+        shapes = arcs.shape[:-2], root.shape[:-1]
+        batch: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
     except RuntimeError:
         want = f"a batch shape that broadcasts with {tuple(arcs.shape[:-2])}"
         raise expected("root", want, tuple(root.shape[:-1])) from None

@@ -1,16 +1,19 @@
 """What every distribution over structures promises, declared on the base class."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lawful.laws import Call, Law, Measurement, declare
+from lawful.structures._alignment import HMM
 from lawful.structures._categorical import Categorical
 from lawful.structures._chain import LinearChain
 from lawful.structures._dependency import ProjectiveTree, SpanningTree
 from lawful.structures._distribution import StructuredDistribution
+from lawful.structures._semimarkov import SemiMarkov
 
 Layout = tuple[Tensor, ...]
 _DIRECTIONS = 4
@@ -33,7 +36,12 @@ def _marginals(d: StructuredDistribution) -> Layout:
 
 
 def _with(d: StructuredDistribution, potentials: Layout) -> StructuredDistribution:
-    """The same distribution with other potentials."""
+    """The same distribution with other potentials.
+
+    An HMM normalises what it is given; as a function of potentials it is the chain it stands on.
+    """
+    if isinstance(d, HMM):
+        return LinearChain(*potentials, lengths=d.lengths, start=d.start, backend=d.backend)
     return d._rebuild(potentials, d.lengths)
 
 
@@ -72,9 +80,12 @@ def _possible(d: StructuredDistribution) -> Tensor:
 def _range(call: Call) -> Measurement:
     d = call.layer
     parts = _marginals(d)
-    if isinstance(d, LinearChain):  # a shared transition's marginals are counts, not probabilities
+    # The marginals of transitions that steps share are counts, not probabilities.
+    if isinstance(d, LinearChain):
         with torch.no_grad():
             parts = (parts[0], d.edge_marginals.double())
+    elif isinstance(d, SemiMarkov):
+        parts = parts[:1]
     outside = [torch.maximum(-p, p - 1).reshape(-1) for p in parts]
     return Measurement.worst(torch.cat(outside).clamp_min(0.0))
 
@@ -184,7 +195,7 @@ def _padding(call: Call) -> Measurement:
     gaps += [
         (a - b).abs().reshape(-1) for a, b in zip(_marginals(plain), _marginals(other), strict=True)
     ]
-    return Measurement(Measurement.worst(torch.cat(gaps)).deviation, cases)
+    return replace(Measurement.worst(torch.cat(gaps)), cases=cases)
 
 
 def _everywhere(x: Tensor, shape: torch.Size) -> Tensor:
@@ -244,7 +255,13 @@ STRUCTURE_LAWS = (
         _symmetry,
         {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 0.05, torch.float16: 0.01},
     ),
-    Law("padding", "what lies in the padding has no effect", "design", _padding, 0.0),
+    Law(
+        "padding",
+        "what no structure can contain, padding above all, has no effect beyond rounding",
+        "design",
+        _padding,
+        _ROUNDING,
+    ),
     Law(
         "order",
         "no sample scores above the argmax, and the argmax not above the log-partition",

@@ -41,7 +41,7 @@ def tree_to_torch_struct(arcs: Tensor, root: Tensor) -> Tensor:
 
 
 def tree_from_supar(scores: Tensor) -> TreeParts:
-    """supar's layout: (..., N + 1, N + 1), [dependent, head], index 0 is the root.
+    """Supar's layout: (..., N + 1, N + 1), [dependent, head], index 0 is the root.
 
     Args:
         scores: (..., N + 1, N + 1); ``scores[m + 1, h + 1]`` for head h of word m and

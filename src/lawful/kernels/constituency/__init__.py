@@ -1,7 +1,7 @@
-"""Binary constituency trees: log-partition, marginals, best tree, samples.
+"""Binary constituency trees: log-partition, marginals, best tree, samples. See README.md.
 
-All functions take spans (..., N, N), ``spans[..., i, j]`` scoring the words i..j for i < j (the rest
-is ignored), leaves (..., N) scoring the single words, and lengths (...) or None. See README.md.
+All functions take spans (..., N, N), ``spans[..., i, j]`` scoring the words i..j for i < j (the
+rest is ignored), leaves (..., N) scoring the single words, and lengths (...) or None.
 """
 
 import torch
@@ -10,12 +10,13 @@ from torch import Generator, Tensor
 from lawful.kernels import _trees
 from lawful.kernels._logspace import Reduce, drawer, maximum
 from lawful.kernels._native import Backend
-from lawful.kernels._trees import Pair
+from lawful.kernels._tree_native import call_native, takes_native
+from lawful.kernels._tree_truth import Pair, register
 from lawful.kernels.constituency import reference
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("constituency", reference.log_partition)
+register("constituency", reference.log_partition)
 
 
 def log_partition(
@@ -37,11 +38,12 @@ def argmax(
 ) -> Tensor:
     """Spans (..., N, N) bool of a best tree, the words on the diagonal; False where none exists."""
     batch, flat = _trees.flatten(spans, leaves, lengths)
-    if _trees.takes_native("constituency", backend, spans, leaves):
-        tree = _trees.call_native("constituency", "argmax", *flat, False)[0]
+    if takes_native("constituency", backend, spans, leaves):
+        tree = call_native("constituency", "argmax", *flat, False)[0]
     else:
         tree = _derivation(*flat, maximum)
-    return tree.reshape(*batch, *tree.shape[1:])
+    result: Tensor = tree.reshape(*batch, *tree.shape[1:])
+    return result
 
 
 def _derivation(spans: Tensor, leaves: Tensor, lengths: Tensor, reduce: Reduce) -> Tensor:
@@ -53,7 +55,8 @@ def _derivation(spans: Tensor, leaves: Tensor, lengths: Tensor, reduce: Reduce) 
 
     (ds, dx), score = torch.func.grad(value, (0, 1), has_aux=True)(spans, leaves)
     there = (ds + torch.diag_embed(dx)) > 0.5
-    return there & (score > -torch.inf)[:, None, None]
+    result: Tensor = there & (score > -torch.inf)[:, None, None]
+    return result
 
 
 def sample(
@@ -67,7 +70,7 @@ def sample(
     """Spans (count, ..., N, N) bool of exact independent samples; False where no tree exists."""
     batch, flat = _trees.flatten(spans, leaves, lengths)
     n = spans.shape[-1]
-    if _trees.takes_native("constituency", backend, spans, leaves):
+    if takes_native("constituency", backend, spans, leaves):
         shape = (count, len(flat[0]), n)
         uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=spans.device)
         op = torch.ops.lawful.constituency_sample
@@ -75,4 +78,5 @@ def sample(
     else:
         many = (flat[0].repeat(count, 1, 1), flat[1].repeat(count, 1), flat[2].repeat(count))
         trees = _derivation(*many, drawer(generator))
-    return trees.reshape(count, *batch, n, n)
+    result: Tensor = trees.reshape(count, *batch, n, n)
+    return result

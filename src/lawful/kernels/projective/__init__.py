@@ -10,12 +10,13 @@ from torch import Generator, Tensor
 from lawful.kernels import _trees
 from lawful.kernels._logspace import Reduce, drawer, maximum
 from lawful.kernels._native import Backend
-from lawful.kernels._trees import Pair
+from lawful.kernels._tree_native import call_native, takes_native
+from lawful.kernels._tree_truth import Pair, register
 from lawful.kernels.projective import reference, scaled
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("projective", reference.log_partition, scaled.partition, scaled.run)
+register("projective", reference.log_partition, scaled.partition, scaled.run)
 
 
 def log_partition(
@@ -49,16 +50,14 @@ def argmax(
 ) -> tuple[Tensor, Tensor]:
     """Heads (..., N) of a best tree and its score (...); all -2 and -inf where there is none."""
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("projective", backend, arcs, root):
-        heads, score = _trees.call_native("projective", "argmax", *flat, single_root)
+    if takes_native("projective", backend, arcs, root):
+        heads, score = call_native("projective", "argmax", *flat, single_root)
     else:
         heads, score = _derivation(*flat, single_root, maximum)
     return heads.reshape(*batch, heads.shape[-1]), score.reshape(batch)
 
 
-def _derivation(
-    arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce
-) -> Pair:
+def _derivation(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce) -> Pair:
     """Heads and score of the derivation that a reduction with one-hot gradients picks."""
 
     def value(a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +81,7 @@ def sample(
 ) -> Tensor:
     """Heads (count, ..., N) of exact independent samples; all -2 where there is no tree."""
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("projective", backend, arcs, root):
+    if takes_native("projective", backend, arcs, root):
         shape = (count, len(flat[0]), 2 * flat[0].shape[-1])
         uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=arcs.device)
         op = torch.ops.lawful.projective_sample
@@ -90,4 +89,5 @@ def sample(
     else:
         many = (flat[0].repeat(count, 1, 1), flat[1].repeat(count, 1), flat[2].repeat(count))
         heads = _derivation(*many, single_root, drawer(generator))[0]
-    return heads.reshape(count, *batch, heads.shape[-1])
+    result: Tensor = heads.reshape(count, *batch, heads.shape[-1])
+    return result

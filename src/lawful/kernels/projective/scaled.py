@@ -49,7 +49,7 @@ def run(
 def _weights(
     arcs: Tensor, root: Tensor, lengths: Tensor, direction: Pair | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """exp of the shifted scores, with components; the shift's total; the size of the direction."""
+    """Exp of the shifted scores, with components; the shift's total; the size of the direction."""
     a, r = masked(arcs, root, lengths)
     top = torch.maximum(a.amax(1), r)
     top = top.masked_fill(top == -torch.inf, 0.0)
@@ -87,7 +87,7 @@ def _inverse(z: Tensor) -> Tensor:
 
 
 def _push(target: Tensor, bar: Tensor, other: Tensor) -> None:
-    """target += bar[..., None] * other, in place."""
+    """Target += bar[..., None] * other, in place."""
     if len(bar) == 1:
         target.addcmul_(bar[..., None], other)
         return
@@ -148,10 +148,17 @@ def _root_adjoint(
     prefix_bar[:1].scatter_(2, ends[:1], 1.0)
     for t in reversed(range(n)):
         starts = 1 if single else t + 1
-        _push(child_bar[..., None, : t + 1], prefix_bar[..., t + 1, None], at[:, :, t : t + 1, : t + 1])
+        _push(
+            child_bar[..., None, : t + 1],
+            prefix_bar[..., t + 1, None],
+            at[:, :, t : t + 1, : t + 1],
+        )
         # CR(u, t), u <= t, lives in a[u, t].
-        _push(bar[:, :, : t + 1, t, None], prefix_bar[..., t + 1, None].expand(-1, -1, t + 1),
-              child[..., : t + 1, None])
+        _push(
+            bar[:, :, : t + 1, t, None],
+            prefix_bar[..., t + 1, None].expand(-1, -1, t + 1),
+            child[..., : t + 1, None],
+        )
         weighted = _mul(child_bar[..., t], first[..., t])
         _push(prefix_bar[..., None, :starts], weighted[..., None], a[:, :, t : t + 1, :starts])
         _push(bar[:, :, t : t + 1, :starts], weighted[..., None], prefix[..., None, :starts])
