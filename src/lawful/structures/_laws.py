@@ -41,7 +41,7 @@ def _with(d: StructuredDistribution, potentials: Layout) -> StructuredDistributi
     An HMM normalises what it is given; as a function of potentials it is the chain it stands on.
     """
     if isinstance(d, HMM):
-        return LinearChain(*potentials, lengths=d.lengths, start=d.start, backend=d.backend)
+        return LinearChain(*potentials, lengths=d.lengths, start=d._ends[0], backend=d.backend)
     return d._rebuild(potentials, d.lengths)
 
 
