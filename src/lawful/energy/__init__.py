@@ -5,6 +5,8 @@ from lawful.energy._block import EnergyBlock as EnergyBlock
 from lawful.energy._hopfield import ConvexPotential as ConvexPotential
 from lawful.energy._hopfield import HopfieldNetwork as HopfieldNetwork
 from lawful.energy._norm import EnergyLayerNorm as EnergyLayerNorm
+from lawful.energy._published import PublishedImageModel as PublishedImageModel
+from lawful.energy._published import load_published as load_published
 from lawful.energy._terms import EnergyTerm as EnergyTerm
 from lawful.energy._transformer import EnergyTransformer as EnergyTransformer
 from lawful.energy._transformer import Settled as Settled
@@ -17,5 +19,7 @@ __all__ = [
     "EnergyTerm",
     "EnergyTransformer",
     "HopfieldNetwork",
+    "PublishedImageModel",
     "Settled",
+    "load_published",
 ]
