@@ -58,10 +58,14 @@ def test_native_equals_reference(n, width, memories, activation, dtype):
         p = params(plan, dtype=dtype, mask=mask, allowed=allowed)
         z, c = torch.randn(2, 3, n, plan.rows, dtype=dtype)
         ebar = torch.randn(3, dtype=dtype) if hard else None
-        limit = TOLERANCE[dtype]
-        for want, got in zip(*both(plan, p, z, c, ebar), strict=True):
-            scale = max(1.0, want.abs().max().item())
-            torch.testing.assert_close(got / scale, want / scale, rtol=limit, atol=limit)
+        plain, native = both(plan, p, z, c, ebar)
+        wide = Params(*(t.double() if t is not None and t.is_floating_point() else t for t in p))
+        e = None if ebar is None else ebar.double()
+        truth = both(plan, wide, z.double(), c.double(), e)[0]
+        for want, one, got in zip(truth, plain, native, strict=True):
+            # Sums with cancellation (of β) are off in plain torch as well: no worse than that.
+            allowed_error = 4 * (one - want).abs().max() + TOLERANCE[dtype] * want.abs().max()
+            assert (got - want).abs().max() <= allowed_error
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e4, 1e15])
