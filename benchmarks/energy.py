@@ -5,13 +5,14 @@ Run:  python benchmarks/energy.py [--size small|large|all] [--threads N] [--out 
 Peers: a port that differentiates the energy inside the forward pass (what public PyTorch ports do),
 T layers of torch.nn.TransformerEncoder of the same sizes, and, when jax is installed, the energy's
 jitted gradient in a scan. Results are compared for equality first. The limit is the time that
-torch's own matmuls of the step's shapes take, measured in the same run.
+torch's own matmuls of the step's shapes take, measured in the same run. On a machine that others
+use, read the columns by processor time, and run with one thread: threads that wait spin.
 """
 
 import argparse
-import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from _harness import Contestant, matmul_gflops, race, report
+from _harness import Contestant, race, report
 from lawful.energy import EnergyTransformer
 from lawful.kernels import native_status
+
+
+def matmul_rate(batch: int, m: int, k: int, n: int, repeats: int = 9) -> float:
+    """Float32 GFLOP for each second of processor time and thread: the best of some runs."""
+    a, b, times = torch.randn(batch, m, k), torch.randn(batch, k, n), []
+    out = torch.empty(batch, m, n)
+    for _ in range(repeats):
+        start = time.process_time()
+        torch.bmm(a, b, out=out)
+        times.append(time.process_time() - start)
+    return 2 * batch * m * k * n / min(times[1:]) / 1e9 * torch.get_num_threads()
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Size:
         shapes += [(pairs, n, y, n), (pairs, n, n, y), (pairs, n, n, y)]
         total, rates = 0.0, {}
         for b, m, k, width in shapes:
-            rate = matmul_gflops(m, k, width, batch=b)
+            rate = matmul_rate(b, m, k, width)
             rates[f"{b}x{m}x{k}x{width}"] = round(rate, 1)
             total += 2 * b * m * k * width / rate / 1e6
         return total * self.steps, rates
@@ -185,21 +197,26 @@ def jax_contestants(ours: EnergyTransformer, x: Tensor) -> tuple[Contestant, Con
 
 
 def peak_memory(size: Size, name: str) -> float:
-    """MB that one forward and backward pass needs beyond the model and its input."""
+    """MB that one forward and backward pass needs beyond model, input and gradients."""
     command = [sys.executable, __file__, "--measure-memory", name, "--size", size.name]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
+
+
+def peak() -> float:
+    """Largest resident size of this process so far, in MB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(x for x in lines if x.startswith("VmHWM")).split()[1]) / 1024
 
 
 def measure_memory(size: Size, name: str) -> None:
     """Prints the growth of the peak resident size; run in a process of its own."""
     model, x = models(size)[name], torch.randn(size.batch, size.tokens, size.dim)
     (x @ torch.randn(size.dim, size.dim)).sum()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     training(model, x)()
     grads = sum(p.numel() for p in model.parameters()) * 4 / 2**20
-    growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{growth - grads:.1f}")
+    print(f"{peak() - before - grads:.1f}")
 
 
 def check_equal(all_models: dict[str, nn.Module], x: Tensor) -> None:
@@ -231,11 +248,13 @@ def compare(
             f"{size.name} {kind}", field, seconds=seconds, min_runs=runs, baseline=baseline
         )
         again, _ = size.limit_ms()
+        base = next(row for row in found if row.name == baseline)
         for row in found:
-            if "encoder" not in row.name:
-                row.extra["GFLOP/s"] = round(factor * size.flops / row.median_ms * 1e3, 1)
-                share = factor * min(limit, again) / row.min_ms
-                row.extra["of limit"] = round(share, 2)
+            row.extra["x by cpu"] = round(base.cpu_ms / row.cpu_ms, 2)
+            if row is not base:
+                busy = row.cpu_ms / torch.get_num_threads()
+                row.extra["GFLOP/s by cpu"] = round(factor * size.flops / busy * 1e3, 1)
+                row.extra["of limit"] = round(factor * (limit + again) / 2 / busy, 2)
             if memory and kind == "training" and row.name in entries:
                 row.extra["peak MB"] = peak_memory(size, row.name)
         rows += found
