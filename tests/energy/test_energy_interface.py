@@ -186,12 +186,16 @@ def test_gradient_penalty_goes_through():
     assert model.attention.query.grad.abs().max() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("options", [{}, {"activation": "softmax", "step_rule": "learned"}])
-def test_compiles_whole(options):
+# Of the compiler's own: it still uses torch.jit inside.
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_compiles_whole(options, compiler):
     model = build(**options)
     x, mask = torch.randn(2, 5, 8), torch.rand(2, 5) > 0.3
-    compiled = torch.compile(model, fullgraph=True)
+    compiled = torch.compile(model, fullgraph=True, backend=compiler)
     for inputs in ((x,), (x, mask)):
         y, e = model(*inputs, return_energy=True)
         z, f = compiled(*inputs, return_energy=True)
