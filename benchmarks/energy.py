@@ -122,15 +122,19 @@ def encoder(size: Size) -> nn.Module:
     return nn.TransformerEncoder(layer, size.steps, enable_nested_tensor=False)
 
 
+def makers(size: Size) -> dict[str, Callable[[], nn.Module]]:
+    """How to build every torch contestant."""
+    return {
+        "lawful": lambda: build(size),
+        "lawful, recompute": lambda: build(size, recompute=True),
+        "plain port": lambda: PlainPort(build(size)),
+        f"{size.steps} encoder layers": lambda: encoder(size),
+    }
+
+
 def models(size: Size) -> dict[str, nn.Module]:
     """Every torch contestant."""
-    ours = build(size)
-    return {
-        "lawful": ours,
-        "lawful, recompute": build(size, recompute=True),
-        "plain port": PlainPort(ours),
-        f"{size.steps} encoder layers": encoder(size),
-    }
+    return {name: make() for name, make in makers(size).items()}
 
 
 def forward(model: nn.Module, x: Tensor) -> Callable[[], Any]:
@@ -211,7 +215,7 @@ def peak() -> float:
 
 def measure_memory(size: Size, name: str) -> None:
     """Prints the growth of the peak resident size; run in a process of its own."""
-    model, x = models(size)[name], torch.randn(size.batch, size.tokens, size.dim)
+    model, x = makers(size)[name](), torch.randn(size.batch, size.tokens, size.dim)
     (x @ torch.randn(size.dim, size.dim)).sum()
     before = peak()
     training(model, x)()
