@@ -6,6 +6,8 @@ from lawful.energy._hopfield import ConvexPotential as ConvexPotential
 from lawful.energy._hopfield import HopfieldNetwork as HopfieldNetwork
 from lawful.energy._laws import TRANSFORMER_LAWS as TRANSFORMER_LAWS
 from lawful.energy._norm import EnergyLayerNorm as EnergyLayerNorm
+from lawful.energy._published import PublishedImageModel as PublishedImageModel
+from lawful.energy._published import load_published as load_published
 from lawful.energy._terms import EnergyTerm as EnergyTerm
 from lawful.energy._transformer import EnergyTransformer as EnergyTransformer
 from lawful.energy._transformer import Settled as Settled
@@ -19,5 +21,7 @@ __all__ = [
     "EnergyTerm",
     "EnergyTransformer",
     "HopfieldNetwork",
+    "PublishedImageModel",
     "Settled",
+    "load_published",
 ]

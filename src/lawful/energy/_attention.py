@@ -230,6 +230,7 @@ class EnergyAttention(EnergyTerm):
         elif can is None:
             most = norm.new_tensor(float(n))
         else:
+            can = can[(None,) * (4 - can.dim())]
             most = can.sum(-2).amax((-1, -2)).to(kind)
         largest = norm.new_ones(())
         if at.edge is not None and self.adjacency_form == "multiply":

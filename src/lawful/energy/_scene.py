@@ -59,7 +59,7 @@ class Scene:
 
     def per_sample(self, value: Tensor) -> Tensor:
         """(..., B) as (..., *batch)."""
-        return value.reshape(*value.shape[:-1], *self.batch)
+        return value.reshape((*value.shape[:-1], *self.batch))
 
 
 def scene(

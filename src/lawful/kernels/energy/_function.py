@@ -38,7 +38,8 @@ def settle(run: Run, plan: Plan, p: Params, x: Tensor) -> Course:
     """One descent without a derivative."""
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         chunks = _chunks(run, p, x)
-        return _join([_descend(run, plan, p, x, s, run.record, False) for s in chunks])
+        parts = [_descend(run, plan, p, x, s, run.record, False) for s in chunks]
+        return _join(parts, run.record)
 
 
 def _descend(
@@ -70,12 +71,13 @@ def _chunks(run: Run, p: Params, x: Tensor) -> list[slice]:
     return [slice(i, min(i + size, len(x))) for i in range(0, len(x), size)] or whole
 
 
-def _join(parts: list[Course]) -> Course:
-    """The courses of chunks as one."""
+def _join(parts: list[Course], states: bool) -> Course:
+    """The courses of chunks as one; their ``states`` only where they are wanted."""
     if len(parts) == 1:
         return parts[0]
     course = Course(torch.cat([c.x for c in parts]))
-    course.states = [torch.cat(s) for s in zip(*(c.states for c in parts), strict=True)]
+    if states:
+        course.states = [torch.cat(s) for s in zip(*(c.states for c in parts), strict=True)]
     course.energies = [torch.cat(e) for e in zip(*(c.energies for c in parts), strict=True)]
     return course
 
@@ -109,7 +111,7 @@ class Descent(torch.autograd.Function):
         run = run if alpha is None else replace(run, rule=Fixed(alpha))
         with torch.autocast(x.device.type, enabled=False):
             parts = [_descend(run, plan, p, x, s, True, keep) for s in _chunks(run, p, x)]
-        one, whole = parts[0], _join(parts)
+        one, whole = parts[0], _join(parts, run.record)
         empty = x.new_empty(0, len(x))
         energies = torch.stack(whole.energies) if run.last else empty
         path = torch.stack(whole.states) if run.record and whole.states else empty

@@ -1,5 +1,6 @@
 """Chooses between the compiled and the plain torch form of the stage between the matmuls."""
 
+import functools
 from typing import Any
 
 import torch
@@ -47,7 +48,17 @@ def pull(
 
 def _native(p: Params, z: Tensor, backend: Backend) -> bool:
     """Weighted edges are left to plain torch."""
-    return p.edge is None and use_native(backend, z)
+    if p.edge is not None or not use_native(backend, z):
+        return False
+    _describe()
+    return True
+
+
+@functools.cache
+def _describe() -> None:
+    """Tells tracers of the compiled operators that they only write to what they are given."""
+    for name in ("energy_push", "energy_pull"):
+        torch.library.register_fake(f"lawful::{name}", lambda *args: None)
 
 
 def _constants(plan: Plan, p: Params) -> tuple[Any, ...]:
