@@ -84,7 +84,7 @@ def _aligned(values: Sequence[Any]) -> list[str]:
     decimal = [t for v, t in zip(values, texts, strict=True) if isinstance(v, float)]
     if not decimal or any("e" in t for t in decimal):
         return texts
-    digits = max(len(t.partition(".")[2]) for t in decimal)
+    digits = min(4, max(len(t.partition(".")[2]) for t in decimal))
     return [
         f"{v:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
         if isinstance(v, float) and math.isfinite(v)
@@ -155,7 +155,7 @@ class Press:
         named = _heatmaps.panels(heatmap)
         matrices = [m for _, m in named]
         block = Block(clean(heatmap.title), _heatmaps.remarks(heatmap, matrices), heat=True)
-        if not matrices or not matrices[0].size:
+        if not matrices:
             block.notes.append("There are no values to draw.")
             return block
         span = _heatmaps.scale(heatmap, matrices)

@@ -13,7 +13,16 @@ import numpy as np
 from lawful.errors import expected
 from lawful.reports import _curves, _files, _learning
 from lawful.reports._blocks import Block, Press, pair
-from lawful.reports._format import as_number, clean, duration, flatten, label, metric, number
+from lawful.reports._format import (
+    as_number,
+    clean,
+    duration,
+    finite,
+    flatten,
+    label,
+    metric,
+    number,
+)
 from lawful.reports._page import page
 from lawful.reports._report import status
 from lawful.reports._run import Run, read_run
@@ -32,8 +41,9 @@ class Group:
 
     def values(self, split: str, name: str) -> list[float]:
         """The metric of each run that has it."""
-        found = [(r.result.get(split) or {}).get(name, "none") for r in self.runs]
-        return [v for v in map(as_number, found) if v is not None]
+        parts = [r.result.get(split) for r in self.runs]
+        found = [as_number(p[name]) for p in parts if isinstance(p, dict) and name in p]
+        return [v for v in found if v is not None]
 
 
 def compare_report(runs: list[Path], out: Path) -> Path:
@@ -135,7 +145,7 @@ def _results(groups: Sequence[Group], runs: Sequence[Run]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for g in groups:
         test, best = g.values("test", name), g.values("best_valid", name)
-        seconds = [v for r in g.runs if (v := as_number(r.result.get("seconds", "none")))]
+        seconds = [v for r in g.runs if (v := finite(r.result.get("seconds")))]
         sizes = {r.result.get("parameters") for r in g.runs} - {None}
         rows.append(
             {
@@ -192,7 +202,7 @@ def _curves_of(
         words = {"valid": "validation", "train": "training"}[split]
         title = f"{label(name)}, {words}"
         curves = Curves(title, series, xlabel="step", log_y=_curves.wide(values))
-        look = _curves.Look(colours, list(series) if split == "train" else (), unnamed)
+        look = _curves.Look(colours, list(series) if split == "train" else (), unnamed, pale=False)
         blocks.append(press.curves(curves, look, name=f"{task}-{split}-{name}"))
         blocks[-1].notes = [n for n in [_learning.remark(look, curves)] if n] + blocks[-1].notes
     return pair(blocks)

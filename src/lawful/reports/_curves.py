@@ -28,7 +28,8 @@ from lawful.tasks.exhibits import Curves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT, SQUARE = 440.0, 270.0, 390.0
+WIDTH, HEIGHT, SQUARE = 400.0, 250.0, 360.0
+SHARE = 40  # a moving average goes over this part of a line
 POINTS = 1200  # more than this many points of a line are thinned for drawing
 
 
@@ -39,6 +40,7 @@ class Look:
     colours: Mapping[str, int] = field(default_factory=dict)  # series -> place in the palette
     smooth: Sequence[str] = ()  # series drawn pale, with their moving average on top
     unnamed: Sequence[str] = ()  # series left out of the legend
+    pale: bool = True  # whether smoothed series show every value as well
     mark: tuple[float, str] | None = None  # a vertical line, and its words
 
 
@@ -81,7 +83,8 @@ def _line(axes: "Axes", curves: Curves, look: Look, name: str, place: int) -> No
         axes.plot(x, y, marker, color=colour, markersize=4, alpha=0.8, label=label)
         return
     if name in look.smooth and x.size > 80:
-        axes.plot(*thin(x, y), color=colour, linewidth=0.8, alpha=0.35)
+        if look.pale:
+            axes.plot(*thin(x, y), color=colour, linewidth=0.8, alpha=0.35)
         y = moving_average(y, window(x.size))
     if curves.style == "steps" and not muted:
         axes.fill_between(x, y, step="mid", color=colour, alpha=0.18, linewidth=0)
@@ -127,7 +130,7 @@ def thin(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def window(n: int) -> int:
     """The width of the moving average over n values."""
-    return max(3, n // 40)
+    return max(3, n // SHARE)
 
 
 def moving_average(y: Floats, width: int) -> Floats:
@@ -165,11 +168,11 @@ def _legend(axes: "Axes") -> None:
     names = axes.get_legend_handles_labels()[1]
     if len(names) < 2:
         return
-    widest = max(map(len, names)) * FONT * 0.55 + 40
+    widest = max(map(len, names)) * FONT * 0.58 + 46
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
-        ncols=int(max(1, min(len(names), WIDTH // widest))),
+        ncols=int(max(1, min(len(names), (WIDTH - 40) // widest))),
         frameon=False,
         fontsize=FONT,
         labelcolor=light("ink"),

@@ -14,6 +14,7 @@ _NAMES = {
     "lr": "Learning rate",
     "grad_norm": "Gradient norm",
     "mse": "MSE",
+    "cpu": "CPU",
     "f1": "F1",
     "macro_f1": "Macro F1",
     "auroc": "AUROC",
@@ -133,3 +134,9 @@ def as_number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def finite(value: Any) -> float | None:
+    """The value as a float if it is a finite number, else None."""
+    found = as_number(value)
+    return found if found is not None and math.isfinite(found) else None

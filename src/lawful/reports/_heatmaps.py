@@ -38,9 +38,10 @@ class Scale:
 def panels(heatmap: Heatmap) -> list[tuple[str, Floats]]:
     """The matrices of an exhibit with their names; infinities become NaN."""
     values = np.array(heatmap.values, dtype=np.float64)
-    values = values.reshape((1,) * (3 - values.ndim) + values.shape) if values.ndim < 3 else values
-    values = values.reshape(-1, *values.shape[-2:])
     values[~np.isfinite(values)] = np.nan
+    if values.size == 0:
+        return []
+    values = values.reshape(-1, *np.atleast_2d(values).shape[-2:])
     names = list(heatmap.panels or [])
     return [(clean(names[i]) if i < len(names) else "", v) for i, v in enumerate(values)]
 
@@ -75,7 +76,7 @@ def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> 
     from matplotlib.colors import LinearSegmentedColormap
 
     rows, columns = matrix.shape
-    width, height = _size(heatmap, rows, columns, 0.62 if small else 1.0)
+    width, height = _size(heatmap, rows, columns, small)
     fig = figure(width, height)
     axes = fig.add_subplot()
     dress(axes, grid=False)
@@ -102,7 +103,8 @@ def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> 
     return render(fig)
 
 
-def _size(heatmap: Heatmap, rows: int, columns: int, factor: float) -> tuple[float, float]:
+def _size(heatmap: Heatmap, rows: int, columns: int, small: bool) -> tuple[float, float]:
+    factor = 0.6 if small else 1.0
     body = BODY * factor
     named = max(columns if heatmap.xticks else 0, rows if heatmap.yticks else 0)
     body = max(body, min(named, TICKS) * (24.0 if heatmap.annotate else 15.0))
@@ -110,7 +112,7 @@ def _size(heatmap: Heatmap, rows: int, columns: int, factor: float) -> tuple[flo
     side_x, side_y = (max(body * n / longest, 70.0 * factor) for n in (columns, rows))
     left = 34 + _reach(heatmap.yticks)
     below = 34 + (_reach(heatmap.xticks) if _turned(heatmap.xticks) else 8)
-    return side_x + left + (0 if heatmap.annotate else 56 * factor), side_y + below
+    return side_x + left + (0 if heatmap.annotate or small else 56), side_y + below
 
 
 def _reach(names: Sequence[str] | None) -> float:
@@ -193,6 +195,9 @@ def remarks(heatmap: Heatmap, matrices: Sequence[Floats]) -> list[str]:
     gone = int((~np.isfinite(raw)).sum())
     if gone:
         notes.append(f"{number(gone)} values are not finite and are drawn in grey.")
+    if len(matrices) > 1:
+        span = scale(heatmap, matrices)
+        notes.append(f"One colour scale for all: {number(span.low)} to {number(span.high)}.")
     if matrices and max(matrices[0].shape) > CELLS:
         rows, columns = matrices[0].shape
         notes.append(f"{rows} by {columns} cells, drawn smaller by averaging blocks of them.")

@@ -47,6 +47,8 @@ def remark(look: _curves.Look, curves: Curves) -> str:
     for name in look.smooth:
         n = len(curves.series[name][0])
         if n > 80:
+            if not look.pale:
+                return f"Each line is a moving average over 1/{_curves.SHARE} of its values."
             width = _curves.window(n)
             return f"Pale: every logged value of {name}; strong: the mean over {width} of them."
     return ""

@@ -8,9 +8,9 @@ from typing import Any
 from lawful.reports import _files, _learning
 from lawful.reports._blocks import Block, Grid, Press, pair
 from lawful.reports._format import (
-    as_number,
     clean,
     duration,
+    finite,
     flatten,
     is_fraction,
     label,
@@ -135,8 +135,8 @@ def summary(run: Run) -> str:
     seed = run.config.get("seed")
     size = f" with {number(r['parameters'])} parameters" if r.get("parameters") else ""
     seeded = f", seed {number(seed)}" if seed is not None else ""
-    took = as_number(r.get("seconds"))
-    spent = f" in {duration(took)}" if took is not None and took == took and "seconds" in r else ""
+    took = finite(r.get("seconds"))
+    spent = f" in {duration(took)}" if took is not None else ""
     text = f"The model “{run.model}”{size} was trained on the task “{run.task}”{seeded}, "
     text += f"for {number(run.last_step)} steps{spent}."
     best = _of(r.get("best_valid"), run.metric)
@@ -171,7 +171,7 @@ def stats(run: Run) -> list[dict[str, Any]]:
         words = f"Best validation {label(name).lower()}"
         found.append(_stat(words, metric(name, best), at, test is None))
     found.append(_stat("Steps", number(run.last_step), ""))
-    seconds = as_number(r.get("seconds", "none"))
+    seconds = finite(r.get("seconds"))
     if seconds:
         found.append(_stat("Time", duration(seconds), f"{run.last_step / seconds:.3g} steps/s"))
     if r.get("parameters") is not None:
@@ -192,7 +192,7 @@ def _baselines(run: Run) -> dict[str, float]:
     """What chance or a simple method reaches, where the result says so under "baselines"."""
     given = run.result.get("baselines")
     pairs = given.items() if isinstance(given, Mapping) else ()
-    return {str(k): float(v) for k, v in pairs if isinstance(v, int | float)}
+    return {clean(k): value for k, v in pairs if (value := finite(v)) is not None}
 
 
 def bars(run: Run) -> list[dict[str, Any]]:
@@ -200,12 +200,12 @@ def bars(run: Run) -> list[dict[str, Any]]:
     ours = _of(run.result.get("test"), run.metric)
     if ours is None:
         ours = _of(run.result.get("best_valid"), run.metric)
-    value, baselines = as_number(ours), _baselines(run)
-    if ours is None or value is None or not baselines:
+    value, baselines = finite(ours), _baselines(run)
+    if value is None or not baselines:
         return []
     every = {f"This run ({run.model})": value, **{label(k): v for k, v in baselines.items()}}
     top = 1.0 if is_fraction(run.metric) else max(every.values())
-    if not top > 0 or not min(every.values()) >= 0 or top == float("inf"):
+    if not top > 0 or not min(every.values()) >= 0:
         return []
     return [
         {"name": n, "value": metric(run.metric, v), "share": 100 * v / top, "ours": i == 0}
@@ -256,8 +256,10 @@ def certificate_rows(certificate: Mapping[str, Any]) -> dict[str, Any]:
         worst = number(witness) if witness not in (None, "", []) and not holds else ""
         made.append({**texts, **figures, "holds": holds, "witness": worst})
     broken = sum(not r["holds"] for r in made)
-    holds = certificate.get("holds") is True and broken == 0
+    holds = certificate.get("holds") is True and broken == 0 and bool(made)
     verdict = (
         f"All {len(made)} laws hold." if holds else f"{broken} of {len(made)} laws are broken."
     )
+    if not made:
+        verdict = "No law was measured."
     return {"holds": holds, "verdict": verdict, "rows": sorted(made, key=lambda r: r["holds"])}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lawful.errors import InputError, expected
-from lawful.reports._format import as_number, clean
+from lawful.reports._format import as_number, clean, finite
 from lawful.tasks.exhibits import Exhibit, load
 
 Floats = npt.NDArray[np.float64]
@@ -61,7 +61,7 @@ class Run:
     def last_step(self) -> int:
         """The last step of which anything is known."""
         ends = [s.steps[-1] for split in self.metrics.values() for s in split.values()]
-        return int(as_number(self.result.get("steps")) or max(ends, default=0))
+        return int(finite(self.result.get("steps")) or max(ends, default=0))
 
 
 def read_run(folder: Path) -> Run:
@@ -126,7 +126,7 @@ def _metrics(run: Run, path: Path) -> dict[str, dict[str, Series]]:
         if row is None:
             bad.append(last)
         else:
-            _append(rows.setdefault(split, []), row)
+            _append(rows, split, row)
     if not rows:
         run.notes.append("No metrics have been logged yet.")
     if bad and bad[-1] == last:
@@ -135,7 +135,7 @@ def _metrics(run: Run, path: Path) -> dict[str, dict[str, Series]]:
     if bad:
         where = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
         run.notes.append(f"Unreadable lines of metrics.jsonl were left out (line {where}).")
-    return {split: _columns(r) for split, r in rows.items()}
+    return {split: _columns(r) for split, r in rows.items() if r}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, dict[str, float] | None]]:
@@ -159,14 +159,19 @@ def _lines(path: Path) -> Iterator[tuple[int, str, dict[str, float] | None]]:
             yield n, clean(record.get("split", "train")), row
 
 
-def _append(rows: list[dict[str, float]], row: dict[str, float]) -> None:
-    """Adds a row; a resumed run that went back to an earlier step replaces what came after it."""
-    while rows and rows[-1]["step"] > row["step"]:
-        rows.pop()
-    if rows and rows[-1]["step"] == row["step"]:
-        rows[-1] |= row
+def _append(rows: dict[str, list[dict[str, float]]], split: str, row: dict[str, float]) -> None:
+    """Adds a row; a resumed run that goes back to an earlier step replaces what came after it."""
+    own, step = rows.setdefault(split, []), row["step"]
+    if split == "train" and own and own[-1]["step"] > step:
+        for other in rows.values():
+            while other is not own and other and other[-1]["step"] >= step:
+                other.pop()
+    while own and own[-1]["step"] > step:
+        own.pop()
+    if own and own[-1]["step"] == step:
+        own[-1] |= row
     else:
-        rows.append(row)
+        own.append(row)
 
 
 def _columns(rows: list[dict[str, float]]) -> dict[str, Series]:

@@ -42,7 +42,7 @@ COLOURS: dict[str, tuple[str, str]] = {
 SERIES = [light for name, (light, _) in COLOURS.items() if name[0] == "s" and name[1:].isdigit()]
 DASHES = ["solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-FONT = 11.0
+FONT = 11.5
 _DRAWING = threading.Lock()  # matplotlib's settings and Python's warning filters are per process
 
 
@@ -101,16 +101,19 @@ def tick_text(value: float, spacing: float) -> str:
 
     >>> tick_text(0.5, 0.25), tick_text(20000, 5000), tick_text(3e-7, 1e-7)
     ('0.50', '20,000', '3e-7')
+    >>> tick_text(0.00102, 2e-5), tick_text(2e6, 1e6), tick_text(1234000, 1000)
+    ('0.00102', '2e6', '1,234,000')
     """
     if value == 0:
         return "0"
-    if abs(value) >= 1e6 or 0 < spacing < 1e-4:
+    size = abs(value)
+    if (size >= 1e6 and spacing > size / 100) or (size < 1e-4 and spacing < 1e-4):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
-        return f"{mantissa}e{int(exponent)}" if exponent else f"{value:,.0f}"
+        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
     decimals = 0
     while (
         spacing > 0
-        and decimals < 6
+        and decimals < 10
         and not math.isclose(spacing, round(spacing, decimals), rel_tol=1e-6)
     ):
         decimals += 1

@@ -146,7 +146,7 @@ def load(folder: Path) -> list[Exhibit]:
     if not path.is_file():
         return []
     try:
-        with np.load(folder / "exhibits.npz") as arrays:
+        with (folder / "exhibits.npz").open("rb") as stream, np.load(stream) as arrays:
             stored = {k: arrays[k] for k in arrays.files}
         items = json.loads(path.read_text(encoding="utf-8"))
         return [_revive(i, item, stored) for i, item in enumerate(items)]

@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +24,14 @@ _FLAGS = [
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 ]
+# The browser reads commands from descriptor 3 and answers on descriptor 4.
+_LAUNCH = """
+import fcntl, os, sys
+commands, answers = (fcntl.fcntl(int(fd), fcntl.F_DUPFD, 10) for fd in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(answers, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find() -> str | None:
@@ -38,9 +47,11 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="lawful-chromium-")
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
-        script = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self.process = subprocess.Popen(
-            ["sh", "-c", script, "sh", find() or "", *_FLAGS, f"--user-data-dir={self.profile}"],
+            [
+                *[sys.executable, "-c", _LAUNCH, str(theirs_in), str(theirs_out)],
+                *[find() or "chromium", *_FLAGS, f"--user-data-dir={self.profile}"],
+            ],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
