@@ -8,7 +8,7 @@ from lawful.memory._cell import SABCell as SABCell
 from lawful.memory._recall import Recall as Recall
 from lawful.memory._recurrence import RecurrentCell as RecurrentCell
 from lawful.memory._sab import SAB as SAB
-from lawful.memory._sab import StackedState as StackedState
+from lawful.memory._stack import StackedState as StackedState
 
 __all__ = [
     "SAB",
