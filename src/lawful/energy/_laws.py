@@ -104,9 +104,7 @@ def _permutation(call: Call) -> Measurement:
         turned["adjacency"] = turned["adjacency"][..., order, :][..., order]
     with torch.no_grad():
         plain = layer.settle(tokens, **where, langevin=False, energies=False).tokens
-        other = layer.settle(
-            tokens[..., order, :], **turned, langevin=False, energies=False
-        ).tokens
+        other = layer.settle(tokens[..., order, :], **turned, langevin=False, energies=False).tokens
     return Measurement.worst(_relative(other, plain[..., order, :].double()))
 
 

@@ -19,6 +19,7 @@ from lawful.structures._semimarkov import SemiMarkov as SemiMarkov
 
 __all__ = [
     "HMM",
+    "STRUCTURE_LAWS",
     "Alignment",
     "Bernoulli",
     "Categorical",
@@ -26,7 +27,6 @@ __all__ = [
     "ConstituencyTree",
     "LinearChain",
     "ProjectiveTree",
-    "STRUCTURE_LAWS",
     "SegmentParts",
     "SemiMarkov",
     "SpanningTree",

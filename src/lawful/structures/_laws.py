@@ -210,7 +210,7 @@ def _finite(x: Tensor) -> Tensor:
 
 
 def _order(call: Call) -> Measurement:
-    """score of samples <= score of argmax <= A, relative to the largest score."""
+    """Score of samples <= score of argmax <= A, relative to the largest score."""
     d = call.layer
     if not bool(_possible(d).all()) or not d.batch_shape.numel():
         return Measurement(0.0, 0)

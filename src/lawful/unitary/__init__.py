@@ -29,9 +29,9 @@ from lawful.unitary._recurrent import ConvUnitaryRNN as ConvUnitaryRNN
 from lawful.unitary._reversible import ReversalError as ReversalError
 
 __all__ = [
+    "ACTIVATIONS",
     "CONVOLUTION_LAWS",
     "RECURRENCE_LAWS",
-    "ACTIVATIONS",
     "Activation",
     "ConvOrthogonalRNN",
     "ConvUnitaryRNN",

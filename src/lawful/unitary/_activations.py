@@ -44,7 +44,7 @@ def joined(real: Tensor, imag: Tensor, like: Tensor) -> Tensor:
 
 
 def scaled(z: Tensor, factor: Tensor) -> Tensor:
-    """z times a real factor per site that has the shape of `parts`."""
+    """Z times a real factor per site that has the shape of `parts`."""
     return z * factor if z.is_complex() else z * torch.cat([factor, factor], dim=1)
 
 
@@ -90,11 +90,11 @@ class Identity(Activation):
     invertible, isometric, gain = True, True, (1.0, 1.0, 1.0)
 
     def run(self, z: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None = None) -> Tensor:
-        """z."""
+        """Z."""
         return z
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
-        """y."""
+        """Y."""
         return y
 
 
@@ -178,7 +178,7 @@ class SoftNorm(Activation):
         return scaled(z, (1 + real.square() + imag.square()).rsqrt())
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
-        """y / sqrt(1 - |y|^2)."""
+        """Y / sqrt(1 - |y|^2)."""
         real, imag = parts(y)
         return scaled(y, (1 - real.square() - imag.square()).rsqrt())
 

@@ -37,7 +37,9 @@ def _direct_symbol(kernel: Tensor, size: tuple[int, ...], half: bool = False) ->
         taps = kernel.shape[axis]
         k = torch.arange(n // 2 + 1 if half and axis == -1 else n, device=kernel.device)
         reach = torch.arange(taps, device=kernel.device) - taps // 2
-        angle = (k[:, None] * reach % n).double() * (-2 * math.pi / n)  # reduced exactly, in integers
+        angle = (k[:, None] * reach % n).double() * (
+            -2 * math.pi / n
+        )  # reduced exactly, in integers
         table = torch.polar(torch.ones_like(angle), angle)
         out = (out.movedim(axis, -1) @ table.mT).movedim(-1, axis)
     return out
@@ -280,5 +282,3 @@ def transform_for(
             return PackedFourier(size)
         return RealFourier(size) if real else Fourier(size)
     return Trigonometric(size, odd=boundary == "dirichlet")
-
-

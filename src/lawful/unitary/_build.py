@@ -39,7 +39,7 @@ def _blocks_last(symbol: Tensor) -> Tensor:
 
 
 def phases(weight: Tensor, transform: Transform) -> Tensor:
-    """theta of a single-channel anti-Hermitian kernel: the Hartley transform of its real array."""
+    """Theta of a single-channel anti-Hermitian kernel: the Hartley transform of its real array."""
     symbol = transform.symbol(weight)
     return symbol.real + symbol.imag if symbol.is_complex() else symbol
 
@@ -187,5 +187,3 @@ def pair_operator(
     alpha = (pp + xx) / 2 + 0.5j * (xp - px)
     beta = (pp - xx) / 2 + 0.5j * (xp + px)
     return PairOperator(transform, alpha.to(complex_dtype), beta.to(complex_dtype))
-
-

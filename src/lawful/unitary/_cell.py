@@ -36,9 +36,7 @@ class Cell:
     @property
     def linear(self) -> bool:
         """Whether the recurrence can stay in mode space."""
-        return isinstance(self.activation, Identity) and isinstance(
-            self.operator, SpectralOperator
-        )
+        return isinstance(self.activation, Identity) and isinstance(self.operator, SpectralOperator)
 
     def split(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], ...]:
         """The four groups of tensors."""

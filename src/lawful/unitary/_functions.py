@@ -232,7 +232,7 @@ def xp_kernels(
     dims = len(as_size(size))
     values = [None if k is None else symbol(k, size) * t for k in (kernel, a, c)]
     phase_a, phase_c = (None if v is None else v.imag for v in values[1:])
-    assert values[0] is not None  # noqa: S101 - for the type checker
+    assert values[0] is not None
     blocks = su2(values[0], phase_a, phase_c)
     xx, xp, px, pp = (_kernel_of(b, dims, kernel, True) for b in blocks)
     return xx, xp, px, pp
@@ -314,7 +314,7 @@ def conv_apply(
 
 
 def _radius_bound(norm: float, reach: int, tol: float) -> int:
-    """reach * m with sum_{j > m} norm^j / j! < tol."""
+    """Reach * m with sum_{j > m} norm^j / j! < tol."""
     term, m, tail_from = 1.0, 0, max(2 * norm, 1.0)
     while m < tail_from or 2 * term >= tol:
         m += 1

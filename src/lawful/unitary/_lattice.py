@@ -87,7 +87,7 @@ def flipped(kernel: Tensor, dims: int, origin: Origin = "centre") -> Tensor:
 
 
 def adjoint(kernel: Tensor, dims: int, origin: Origin = "centre") -> Tensor:
-    """conj K[-a], channels transposed: the kernel of the adjoint operator."""
+    """Conj K[-a], channels transposed: the kernel of the adjoint operator."""
     if kernel.ndim == dims + 2:
         kernel = kernel.transpose(0, 1)
     return flipped(kernel, dims, origin).conj()

@@ -88,9 +88,7 @@ class _ExponentialConv(nn.Module):
         """The kernel of the generator, (C, C, \\*taps), origin at the centre tap."""
         raise NotImplementedError
 
-    def operator(
-        self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None
-    ) -> Operator:
+    def operator(self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None) -> Operator:
         """Builds the exponential for one lattice; apply it as often as wanted."""
         raise NotImplementedError
 
@@ -137,7 +135,7 @@ class _ExponentialConv(nn.Module):
         return self._run(y, t, True)
 
     def logdet(self, x: Tensor | None = None) -> Tensor:
-        """log |det| of the layer, for normalising flows: zero for every input.
+        """Log |det| of the layer, for normalising flows: zero for every input.
 
         Args:
             x: (B, C, \\*size), or None for a scalar.
@@ -230,9 +228,7 @@ class UnitaryConv(_ExponentialConv):
         weight = mirrored(self.weight, self.dims) if self.even else self.weight
         return antihermitian(weight if self.mixing else _diagonal(weight), self.dims)
 
-    def operator(
-        self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None
-    ) -> Operator:
+    def operator(self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None) -> Operator:
         """Builds e^{tA} for one lattice.
 
         Args:
@@ -351,9 +347,7 @@ class OrthogonalConv(_ExponentialConv):
             return coupling_generator(weights, self.form, self.split, self.dims)
         return pair_generator(weights, self.form, self.dims)
 
-    def operator(
-        self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None
-    ) -> Operator:
+    def operator(self, size: Size, t: Time = 1.0, *, dtype: torch.dtype | None = None) -> Operator:
         """Builds e^{tB} for one lattice.
 
         Args:

@@ -73,14 +73,14 @@ class _Product:
     def around(self, u: Tensor) -> Transform:
         """The transform before and after `multiply`."""
         if self._fused(u):
-            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            assert isinstance(self.transform, PackedFourier)
             return self.transform.whole
         return self.transform
 
     def multiply(self, u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
         """U x per mode, or U^H x."""
         if self._fused(u):
-            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            assert isinstance(self.transform, PackedFourier)
             plus, minus = self.transform.pairs(x.device)
             return packed_apply(u, x.flatten(2), plus, minus, adjoint).unflatten(2, x.shape[2:])
         return block_modes(u, x, adjoint) if self.blocks else phase_modes(u, x, adjoint)
@@ -88,7 +88,7 @@ class _Product:
     def outer(self, u: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Gradient for u: sum over the batch of left times conj right, mirrored modes twice."""
         if self._fused(u):
-            assert isinstance(self.transform, PackedFourier)  # noqa: S101 - for mypy
+            assert isinstance(self.transform, PackedFourier)
             return packed_outer(left.flatten(2), right.flatten(2), *self.transform.pairs(u.device))
         weights = self.transform.weights(left.device)
         if weights is not None:

@@ -13,8 +13,8 @@ from lawful.unitary._cell import Cell, InputMap
 from lawful.unitary._lattice import Size, as_size
 from lawful.unitary._layers import OrthogonalConv, UnitaryConv
 from lawful.unitary._operators import Operator, pack_pair, unpack_pair
-from lawful.unitary._run import run_linear, run_stored
 from lawful.unitary._reversible import reversible
+from lawful.unitary._run import run_linear, run_stored
 
 __all__ = ["ConvOrthogonalRNN", "ConvUnitaryRNN"]
 
@@ -248,15 +248,13 @@ def _check_memory(memory: str, window: int | None, activation: Activation) -> No
         raise expected("window", "a number of steps", None, hint)
 
 
-def _alive(
-    lengths: Tensor | None, steps: int, batch: int, device: torch.device
-) -> Tensor | None:
+def _alive(lengths: Tensor | None, steps: int, batch: int, device: torch.device) -> Tensor | None:
     """(T, B) bool: which steps are valid."""
     if lengths is None:
         return None
     if lengths.shape != (batch,) or lengths.is_floating_point():
         raise expected("lengths", f"({batch},) integers", f"{lengths.dtype} {tuple(lengths.shape)}")
-    if batch and not (0 <= int(lengths.min()) and int(lengths.max()) <= steps):
+    if batch and not (int(lengths.min()) >= 0 and int(lengths.max()) <= steps):
         raise expected("lengths", f"values from 0 to {steps}", lengths.tolist())
     return torch.arange(steps, device=device)[:, None] < lengths.to(device)
 
