@@ -84,7 +84,7 @@ def test_wave_equation_with_the_forward_difference():
     assert torch.allclose(laplacian[0, :2], torch.tensor([-2.0, 1.0]).double())
     want = torch.linalg.matrix_exp(t * system) @ torch.cat([x[0, 0], p[0, 0]])
     assert (last.flatten() - want).abs().max() < 1e-10
-    energy = [float(v.square().sum()) for v in (torch.cat([x, p], 1), last)]
+    energy = [float(v.detach().square().sum()) for v in (torch.cat([x, p], 1), last)]
     assert abs(energy[1] / energy[0] - 1) < 1e-13
 
 

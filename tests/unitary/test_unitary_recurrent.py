@@ -50,7 +50,9 @@ def plain_loop(rnn, x, state=None, lengths=None):
     outs = []
     for t in range(x.shape[1]):
         if rnn.input_map == "profile":
-            drive = torch.tensordot(x[:, t].to(dtype), complex_of(rnn.input_weight, 1, is_complex), 1)
+            drive = torch.tensordot(
+                x[:, t].to(dtype), complex_of(rnn.input_weight, 1, is_complex), 1
+            )
         elif rnn.input_map == "field":
             mix = complex_of(rnn.input_weight, 0, is_complex)
             drive = torch.einsum("oi,bi...->bo...", mix, x[:, t].to(dtype))
@@ -304,7 +306,9 @@ def test_reversal_memory_does_not_hold_the_states():
 
 def test_reversal_refuses_to_return_wrong_gradients():
     torch.manual_seed(0)
-    rnn = ConvUnitaryRNN(1, 64, 1, activation="softnorm", output_size=1, memory="reverse", window=200)
+    rnn = ConvUnitaryRNN(
+        1, 64, 1, activation="softnorm", output_size=1, memory="reverse", window=200
+    )
     out, _ = rnn(torch.randn(1, 200, 1))
     with pytest.raises(ReversalError, match="window"):
         out.sum().backward()
@@ -317,7 +321,10 @@ def test_reversal_refuses_to_return_wrong_gradients():
     ("call", "match"),
     [
         (lambda: ConvUnitaryRNN(1, 8, activation="softnorm", memory="reverse"), "window"),
-        (lambda: ConvUnitaryRNN(1, 8, activation="split_relu", memory="reverse"), "cannot be undone"),
+        (
+            lambda: ConvUnitaryRNN(1, 8, activation="split_relu", memory="reverse"),
+            "cannot be undone",
+        ),
         (lambda: ConvUnitaryRNN(1, 8, activation="tanh"), "activation"),
         (lambda: ConvUnitaryRNN(1, 8, memory="disk"), "memory"),
         (lambda: ConvUnitaryRNN(1, 8, window=0), "window"),
@@ -334,7 +341,10 @@ def test_reversal_refuses_to_return_wrong_gradients():
         (lambda: ConvUnitaryRNN(1, 8)(torch.randn(2, 5, 1), None, torch.ones(2)), "lengths"),
         (lambda: ConvOrthogonalRNN(1, 8, 3, activation="fold"), "even number"),
         (lambda: ConvOrthogonalRNN(1, 8)(torch.randn(1, 2, 1, dtype=torch.cfloat)), "real"),
-        (lambda: ConvUnitaryRNN(1, 8, activation="fold").propagate(torch.zeros(1, 1, 8), 3), "one by one"),
+        (
+            lambda: ConvUnitaryRNN(1, 8, activation="fold").propagate(torch.zeros(1, 1, 8), 3),
+            "one by one",
+        ),
         (
             lambda: ConvUnitaryRNN(1, 8, input_map="field", output_size=1)(torch.randn(1, 2, 1, 9)),
             "lattice",

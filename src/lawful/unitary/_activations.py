@@ -44,7 +44,7 @@ def joined(real: Tensor, imag: Tensor, like: Tensor) -> Tensor:
 
 
 def scaled(z: Tensor, factor: Tensor) -> Tensor:
-    """z times a real factor per site that has the shape of `parts`."""
+    """Z times a real factor per site that has the shape of `parts`."""
     return z * factor if z.is_complex() else z * torch.cat([factor, factor], dim=1)
 
 
@@ -80,7 +80,7 @@ class Activation(nn.Module):
         raise expected("activation", "an invertible one", type(self).__name__)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Applies it to a field (B, C, \\*size)."""
+        r"""Applies it to a field (B, C, \*size)."""
         return self.run(z, self.tensors())
 
 
@@ -90,11 +90,11 @@ class Identity(Activation):
     invertible, isometric, gain = True, True, (1.0, 1.0, 1.0)
 
     def run(self, z: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None = None) -> Tensor:
-        """z."""
+        """Z."""
         return z
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
-        """y."""
+        """Y."""
         return y
 
 
@@ -161,7 +161,8 @@ class _SoftNorm(torch.autograd.Function):
         if torch.is_grad_enabled():
             factor = (1 + v.square().sum(-1, keepdim=True)).rsqrt()
             y = v * factor
-        return factor * (g - y * (g * y).sum(-1, keepdim=True))
+        out: Tensor = factor * (g - y * (g * y).sum(-1, keepdim=True))
+        return out
 
 
 class SoftNorm(Activation):
@@ -178,7 +179,7 @@ class SoftNorm(Activation):
         return scaled(z, (1 + real.square() + imag.square()).rsqrt())
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
-        """y / sqrt(1 - |y|^2)."""
+        """Y / sqrt(1 - |y|^2)."""
         real, imag = parts(y)
         return scaled(y, (1 - real.square() - imag.square()).rsqrt())
 
@@ -219,8 +220,10 @@ class ModReLU(Activation):
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
         """Moves it back."""
-        if float(tensors[0]) < 0:
-            raise expected("bias", "b >= 0 to undo modReLU", float(tensors[0]), "a disc is lost")
+        if float(tensors[0].detach()) < 0:
+            raise expected(
+                "bias", "b >= 0 to undo modReLU", float(tensors[0].detach()), "a disc is lost"
+            )
         real, imag = parts(y)
         modulus = (real.square() + imag.square()).sqrt()
         inner = self.floor / (self.floor + tensors[0])

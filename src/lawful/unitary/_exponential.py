@@ -23,7 +23,8 @@ def divided_phases(values: Tensor) -> Tensor:
     half = values / 2
     mean = half[..., :, None] + half[..., None, :]
     gap = half[..., :, None] - half[..., None, :]
-    return torch.polar(torch.ones_like(mean), mean) * torch.special.sinc(gap / math.pi)
+    out: Tensor = torch.polar(torch.ones_like(mean), mean) * torch.special.sinc(gap / math.pi)
+    return out
 
 
 class _UnitaryExp(torch.autograd.Function):
@@ -70,7 +71,8 @@ def _frechet(hermitian: Tensor, g: Tensor) -> Tensor:
     bottom = torch.cat([torch.zeros_like(adjoint), adjoint], dim=-1)
     block = torch.linalg.matrix_exp(torch.cat([top, bottom], dim=-2))
     outer = -1j * block[..., :size, size:]
-    return (outer + outer.mH) / 2
+    out: Tensor = (outer + outer.mH) / 2
+    return out
 
 
 def unitary_exp(hermitian: Tensor) -> Tensor:

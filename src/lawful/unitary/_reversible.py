@@ -69,7 +69,9 @@ class _Reversible(torch.autograd.Function):
         for n in range(len(x)):
             if plan.window and n and n % plan.window == 0:
                 kept.append(z)
-            before, z, out = _advance(plan, z, x[n], None if alive is None else alive[n], tensors, None)
+            before, z, out = _advance(
+                plan, z, x[n], None if alive is None else alive[n], tensors, None
+            )
             side = plan.cell.activation.branch(before)
             if side is not None:
                 bits.append(pack_bits(side))
@@ -95,7 +97,9 @@ class _Reversible(torch.autograd.Function):
             if n % window == 0:
                 _compare(plan, z_before, kept[n // window], n, scale)
                 z_before = kept[n // window]
-            step = _pull(plan, z_before, x[n], mask, tensors, branch, (g, g_out[n]), g_x is not None)
+            step = _pull(
+                plan, z_before, x[n], mask, tensors, branch, (g, g_out[n]), g_x is not None
+            )
             g, grad_x, grads = step
             if g_x is not None and grad_x is not None:
                 g_x[n] = grad_x

@@ -48,14 +48,14 @@ def run_stored(
 def _modes_scan(cell: Cell, z: Tensor, drive: Tensor, turn: Tensor | None) -> Tensor:
     operator = cell.operator
     if turn is not None:
-        assert isinstance(operator, PhaseOperator | PairOperator)  # noqa: S101 - for mypy
-        assert operator.angle is not None  # noqa: S101 - for mypy
+        assert isinstance(operator, PhaseOperator | PairOperator)
+        assert operator.angle is not None
         return frame_scan(operator.angle, z, drive, turn[: len(drive)])
     if isinstance(operator, BlockOperator):
         return loop_scan(operator.u, z, drive, blocks=True)
     if isinstance(operator, PhaseOperator):
         return loop_scan(operator.u, z, drive, blocks=False)
-    assert isinstance(operator, PairOperator)  # noqa: S101 - for mypy
+    assert isinstance(operator, PairOperator)
     if operator.beta is None:
         return loop_scan(operator.alpha, z, drive, blocks=False)
     states = []
@@ -83,7 +83,7 @@ def run_linear(
         What is read, (T, B, ...), and the state after the last valid step.
     """
     operator = cell.operator
-    assert isinstance(operator, PhaseOperator | PairOperator | BlockOperator)  # noqa: S101
+    assert isinstance(operator, PhaseOperator | PairOperator | BlockOperator)
     transform = operator.transform
     _, _, maps, reads = cell.split(tensors)
     if cell.input_map == "profile":
