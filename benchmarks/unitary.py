@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from _harness import Contestant, Row, race, report
 from torch import Tensor, nn
 
+from _harness import Contestant, Row, race, report
 from lawful.kernels import native_status
 from lawful.kernels.spectral import spectral_apply
 from lawful.unitary import ConvOrthogonalRNN, ConvUnitaryRNN, OrthogonalConv, UnitaryConv
@@ -111,10 +111,13 @@ def one_channel(seconds: float) -> list[Row]:
         errors = {
             "ours": sigma(layer, 1, small, torch.complex64),
             "Taylor 12": sigma(
-                lambda z, k=real_generator(layer): taylor(z, k, 12), 2, small, torch.float32
+                lambda z, layer=layer: taylor(z, real_generator(layer), 12),
+                2,
+                small,
+                torch.float32,
             ),
             "dense matrix_exp": sigma(
-                lambda z, m=dense_lift(layer, small): z @ torch.linalg.matrix_exp(m).T,
+                lambda z, layer=layer: z @ torch.linalg.matrix_exp(dense_lift(layer, small)).T,
                 1,
                 small,
                 torch.complex64,
@@ -144,12 +147,13 @@ def multi_channel(seconds: float) -> list[Row]:
         u = torch.randn(count, c, c, dtype=torch.complex64)
         dense = torch.randn(count, c, b, dtype=torch.complex64)
         operator = layer.operator(size)
+        packed = torch.complex(x[:, c // 2 :], x[:, : c // 2])
 
         def ours(operator=operator, x=x):
             with torch.no_grad():
                 operator(x)
 
-        def inner(operator=operator, z=torch.complex(x[:, c // 2 :], x[:, : c // 2])):
+        def inner(operator=operator, z=packed):
             with torch.no_grad():
                 operator.turn(z)
 
@@ -211,6 +215,7 @@ class Explicit(nn.Module):
         self.build, self.apply_step, self.activation = build, apply, SoftNorm()
 
     def forward(self, z: Tensor, drive: Tensor) -> Tensor:
+        """The last state."""
         operator = self.build()
         for now in drive.unbind(1):
             z = self.activation(self.apply_step(z, operator) + now)
@@ -218,7 +223,7 @@ class Explicit(nn.Module):
 
 
 def aoc(channels: int, taps: int):
-    """orthogonium's AOC layer, or None when it is not installed."""
+    """The AOC layer of orthogonium, or None when it is not installed."""
     try:
         from orthogonium.layers import AdaptiveOrthoConv2d
     except ImportError:
@@ -234,7 +239,8 @@ def recurrence_case(size: tuple[int, ...], c: int, taps: int, steps: int, second
     batch, dims = 8, len(size)
     fields, features = max(c, 2), c if c > 1 else 1
     kind = ConvUnitaryRNN if c == 1 else ConvOrthogonalRNN
-    rnn = kind(features, size, c, taps, activation="softnorm", input_map="direct")
+    # One feature is read per step, so that the states need not be handed out.
+    rnn = kind(features, size, c, taps, activation="softnorm", input_map="direct", output_size=1)
     dtype = torch.complex64 if c == 1 else torch.float32
     drive = 0.1 * torch.randn(batch, steps, c, *size, dtype=dtype)
     real = torch.randn(batch, fields, *size)

@@ -79,9 +79,11 @@ def value_and_gradients(run, x, state, lengths, parameters):
     return out, last, *torch.autograd.grad(loss, [x, state, *parameters], allow_unused=True)
 
 
-@pytest.mark.parametrize(
-    ("kind", "conv"), CASES, ids=lambda v: "-".join(map(str, v.values())) if isinstance(v, dict) else v.__name__
-)  # fmt: skip
+def name(value):
+    return "-".join(map(str, value.values())) if isinstance(value, dict) else value.__name__
+
+
+@pytest.mark.parametrize(("kind", "conv"), CASES, ids=name)
 @pytest.mark.parametrize("activation", ["identity", "fold", "softnorm", "modrelu"])
 @pytest.mark.parametrize("mode", ["store", "frame", "reverse"])
 def test_every_mode_equals_the_plain_loop_with_its_gradients(kind, conv, activation, mode, backend):
