@@ -87,6 +87,7 @@ def pull(y: Tensor, *leaves: Tensor) -> None:
 
 def one_channel(seconds: float) -> list[Row]:
     """Build, apply and backward of one complex channel, 3 taps, batch 8, against N."""
+    small = (16,)
     rows: list[Row] = []
     cpu: dict[int, float] = {}
     for n in (256, 1024, 4096, 16384, 65536):
@@ -107,7 +108,6 @@ def one_channel(seconds: float) -> list[Row]:
         field = [Contestant("ours", ours), Contestant("Taylor 12", series)]
         if n <= 1024:
             field.append(Contestant("dense matrix_exp", dense))
-        small = (16,)
         errors = {
             "ours": sigma(layer, 1, small, torch.complex64),
             "Taylor 12": sigma(

@@ -84,7 +84,7 @@ def unitary_operator(
     if not mixing:
         angle = phases(weight, transform) * t
         return PhaseOperator(transform, _polar(angle, dtype), angle)
-    blocks = unitary_exp(hermitian_blocks(weight, transform) * t).to(dtype)
+    blocks = unitary_exp(hermitian_blocks(weight, transform) * t, dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
 
@@ -159,7 +159,7 @@ def orthogonal_operator(
             return PhaseOperator(transform, torch.exp(symbol[0] * t).to(dtype))
         angle = symbol[0].imag * t
         return PhaseOperator(transform, _polar(angle, complex_dtype), angle)
-    blocks = unitary_exp(-1j * _blocks_last(symbol) * t).to(complex_dtype)
+    blocks = unitary_exp(-1j * _blocks_last(symbol) * t, complex_dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
 

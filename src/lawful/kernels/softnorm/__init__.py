@@ -54,7 +54,7 @@ class _SoftNorm(torch.autograd.Function):
 
 
 def softnorm(z: Tensor, *, backend: Backend = "auto") -> Tensor:
-    """z / sqrt(1 + |z|^2), elementwise: into the open unit disc.
+    """Computes z / sqrt(1 + |z|^2), elementwise: into the open unit disc.
 
     Args:
         z: Complex, any shape.
