@@ -5,7 +5,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["unitary_exp"]
+__all__ = ["matrix_exp", "unitary_exp"]
+
+
+def matrix_exp(blocks: Tensor) -> Tensor:
+    """The exponential of any square matrices (..., C, C).
+
+    `torch.linalg.matrix_exp` takes too short a series between norms 3e-4 and 0.05 (relative error
+    2e-9 in double precision, torch 2.13), so small matrices are shifted by the unit matrix first.
+    """
+    small = torch.linalg.matrix_norm(blocks.detach()) < 0.5
+    shift = small.to(blocks.real.dtype if blocks.is_complex() else blocks.dtype)
+    eye = torch.eye(blocks.shape[-1], dtype=blocks.dtype, device=blocks.device)
+    shifted = torch.linalg.matrix_exp(blocks + shift[..., None, None] * eye)
+    return shifted * torch.exp(-shift)[..., None, None]
 
 
 def divided_phases(values: Tensor) -> Tensor:
@@ -65,7 +78,7 @@ def _frechet(hermitian: Tensor, g: Tensor) -> Tensor:
     adjoint = -1j * hermitian
     top = torch.cat([adjoint, g], dim=-1)
     bottom = torch.cat([torch.zeros_like(adjoint), adjoint], dim=-1)
-    block = torch.linalg.matrix_exp(torch.cat([top, bottom], dim=-2))
+    block = matrix_exp(torch.cat([top, bottom], dim=-2))
     outer = -1j * block[..., :size, size:]
     out: Tensor = (outer + outer.mH) / 2
     return out

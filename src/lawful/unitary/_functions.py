@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lawful.errors import NumericalWarning, expected
+from lawful.unitary._exponential import matrix_exp
 from lawful.unitary._lattice import Origin, Size, as_size, check_kernel, embed, space_axes
 
 __all__ = [
@@ -124,14 +125,12 @@ def conv_function(
 
 
 def _matrix_cos(blocks: Tensor) -> Tensor:
-    out: Tensor = (torch.linalg.matrix_exp(1j * blocks) + torch.linalg.matrix_exp(-1j * blocks)) / 2
+    out: Tensor = (matrix_exp(1j * blocks) + matrix_exp(-1j * blocks)) / 2
     return out
 
 
 def _matrix_sin(blocks: Tensor) -> Tensor:
-    out: Tensor = (
-        torch.linalg.matrix_exp(1j * blocks) - torch.linalg.matrix_exp(-1j * blocks)
-    ) / 2j
+    out: Tensor = (matrix_exp(1j * blocks) - matrix_exp(-1j * blocks)) / 2j
     return out
 
 
@@ -184,7 +183,7 @@ def conv_exp(
         >>> conv_exp(shift, 8).square().sum().item()  # antisymmetric, so orthogonal
         1.0
     """
-    return _standard(torch.exp, torch.linalg.matrix_exp, kernel, size, t, origin)
+    return _standard(torch.exp, matrix_exp, kernel, size, t, origin)
 
 
 def conv_cos(
