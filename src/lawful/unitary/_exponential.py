@@ -18,7 +18,8 @@ def matrix_exp(blocks: Tensor) -> Tensor:
     shift = small.to(blocks.real.dtype if blocks.is_complex() else blocks.dtype)
     eye = torch.eye(blocks.shape[-1], dtype=blocks.dtype, device=blocks.device)
     shifted = torch.linalg.matrix_exp(blocks + shift[..., None, None] * eye)
-    return shifted * torch.exp(-shift)[..., None, None]
+    out: Tensor = shifted * torch.exp(-shift)[..., None, None]
+    return out
 
 
 def divided_phases(values: Tensor) -> Tensor:
