@@ -8,7 +8,7 @@ import scipy.special
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from unitary_dense import lift
+from unitary_dense import expm, lift
 
 from lawful.errors import InputError, NumericalWarning
 from lawful.unitary import (
@@ -170,6 +170,15 @@ def test_antisymmetric_kernels_keep_the_sum():
     assert abs(conv_exp(kernel, 12).sum() - 1) < 1e-14
 
 
+@pytest.mark.parametrize("norm", [1e-9, 1e-5, 1e-3, 0.01, 0.04, 0.3, 0.6, 1.0, 3.0])
+def test_matrix_exponential_is_exact_at_every_norm(norm):
+    for sign in (1.0, -1.0):
+        kernel = norm * torch.tensor([[0.0, 1.0], [-1.0, sign]], dtype=torch.float64)[..., None]
+        want = expm(kernel[..., 0])
+        error = (conv_exp(kernel, 1)[..., 0] - want).abs().max()
+        assert error < 1e-14 * torch.exp(torch.tensor(2 * norm))
+
+
 # --- closed forms -----------------------------------------------------------------------------
 
 
@@ -223,7 +232,7 @@ def test_four_kernels_of_a_nonsymmetric_coupling_are_orthogonal():
         zero = torch.zeros_like(k)
         first, last = (zero if m is None else m for m in inner)
         generator = torch.stack([torch.stack([first, k]), torch.stack([-k.flip(0), last])])
-        want = torch.linalg.matrix_exp(1.3 * lift(generator, (9,)))
+        want = expm(1.3 * lift(generator, (9,)))
         assert (blocks - first_column(want, 2, (9,))).abs().max() < 1e-14
         assert abs(torch.linalg.det(want) - 1) < 1e-12
     # The sine and cosine kernels are right only for symmetric K.

@@ -13,9 +13,7 @@ from lawful.unitary._functions import conv_cos as conv_cos
 from lawful.unitary._functions import conv_exp as conv_exp
 from lawful.unitary._functions import conv_function as conv_function
 from lawful.unitary._functions import conv_sin as conv_sin
-from lawful.unitary._functions import support_radius as support_radius
 from lawful.unitary._functions import symbol as symbol
-from lawful.unitary._functions import xp_kernels as xp_kernels
 from lawful.unitary._gain import gradient_gain as gradient_gain
 from lawful.unitary._lattice import antihermitian as antihermitian
 from lawful.unitary._lattice import antisymmetric as antisymmetric
@@ -27,6 +25,8 @@ from lawful.unitary._layers import UnitaryConv as UnitaryConv
 from lawful.unitary._recurrent import ConvOrthogonalRNN as ConvOrthogonalRNN
 from lawful.unitary._recurrent import ConvUnitaryRNN as ConvUnitaryRNN
 from lawful.unitary._reversible import ReversalError as ReversalError
+from lawful.unitary._support import support_radius as support_radius
+from lawful.unitary._xp import xp_kernels as xp_kernels
 
 __all__ = [
     "ACTIVATIONS",

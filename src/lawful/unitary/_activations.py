@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lawful.errors import expected
+from lawful.kernels.softnorm import softnorm
 
 __all__ = [
     "ACTIVATIONS",
@@ -80,7 +81,7 @@ class Activation(nn.Module):
         raise expected("activation", "an invertible one", type(self).__name__)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Applies it to a field (B, C, \\*size)."""
+        r"""Applies it to a field (B, C, \*size)."""
         return self.run(z, self.tensors())
 
 
@@ -142,28 +143,6 @@ class Fold(Activation):
         return self.run(y, tensors, branch)
 
 
-class _SoftNorm(torch.autograd.Function):
-    """z/sqrt(1+|z|^2) on interleaved parts, with its gradient in closed form."""
-
-    @staticmethod
-    def forward(v: Tensor) -> tuple[Tensor, Tensor]:
-        factor = v.square().sum(-1, keepdim=True).add_(1).rsqrt_()
-        return v * factor, factor
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(inputs[0], *output)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor, _: Tensor) -> Tensor:
-        v, y, factor = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            factor = (1 + v.square().sum(-1, keepdim=True)).rsqrt()
-            y = v * factor
-        return factor * (g - y * (g * y).sum(-1, keepdim=True))
-
-
 class SoftNorm(Activation):
     """z / sqrt(1 + |z|^2): bounded, invertible, but gradients shrink."""
 
@@ -172,8 +151,7 @@ class SoftNorm(Activation):
     def run(self, z: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None = None) -> Tensor:
         """Into the open unit disc."""
         if z.is_complex():
-            out = _SoftNorm.apply(torch.view_as_real(z))[0]  # type: ignore[no-untyped-call]
-            return torch.view_as_complex(out)
+            return softnorm(z)
         real, imag = parts(z)
         return scaled(z, (1 + real.square() + imag.square()).rsqrt())
 
@@ -219,8 +197,9 @@ class ModReLU(Activation):
 
     def undo(self, y: Tensor, tensors: tuple[Tensor, ...], branch: Tensor | None) -> Tensor:
         """Moves it back."""
-        if float(tensors[0]) < 0:
-            raise expected("bias", "b >= 0 to undo modReLU", float(tensors[0]), "a disc is lost")
+        bias = float(tensors[0].detach())
+        if bias < 0:
+            raise expected("bias", "b >= 0 to undo modReLU", bias, "a disc is lost")
         real, imag = parts(y)
         modulus = (real.square() + imag.square()).sqrt()
         inner = self.floor / (self.floor + tensors[0])

@@ -58,17 +58,20 @@ class Fourier:
 
     def forward(self, x: Tensor) -> Tensor:
         """To frequencies."""
-        return torch.fft.fftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        out: Tensor = torch.fft.fftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        return out
 
     def backward(self, x: Tensor) -> Tensor:
         """Back to sites."""
-        return torch.fft.ifftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        out: Tensor = torch.fft.ifftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        return out
 
     def symbol(self, kernel: Tensor) -> Tensor:
         """Eigenvalues of a centred kernel (..., *taps) -> (..., *modes), double precision."""
         if kernel.ndim >= len(self.size) + 2:
             return _direct_symbol(kernel, self.size)
-        return torch.fft.fftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
+        out: Tensor = torch.fft.fftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
+        return out
 
     def weights(self, device: torch.device) -> Tensor | None:
         """How many frequencies each stored one stands for; None when all are stored."""
@@ -88,17 +91,20 @@ class RealFourier:
 
     def forward(self, x: Tensor) -> Tensor:
         """To frequencies."""
-        return torch.fft.rfftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        out: Tensor = torch.fft.rfftn(x, dim=space_axes(len(self.size)), norm="ortho")
+        return out
 
     def backward(self, x: Tensor) -> Tensor:
         """Back to sites; the lattice is named, for an odd side cannot be told from the modes."""
-        return torch.fft.irfftn(x, s=self.size, dim=space_axes(len(self.size)), norm="ortho")
+        out: Tensor = torch.fft.irfftn(x, s=self.size, dim=space_axes(len(self.size)), norm="ortho")
+        return out
 
     def symbol(self, kernel: Tensor) -> Tensor:
         """Eigenvalues of a centred real kernel (..., *taps) -> (..., *modes)."""
         if kernel.ndim >= len(self.size) + 2:
             return _direct_symbol(kernel, self.size, half=True)
-        return torch.fft.rfftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
+        out: Tensor = torch.fft.rfftn(embed(kernel, self.size), dim=space_axes(len(self.size)))
+        return out
 
     def weights(self, device: torch.device) -> Tensor:
         """2 for bins whose mirror image is not stored, 1 at frequency 0 and Nyquist."""
@@ -136,7 +142,8 @@ class PackedFourier:
 
     def pairs(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Flat indices of k and -k, (F,) each."""
-        return _mirror_pairs(self.size, device)
+        plus, minus = _mirror_pairs(self.size, device)
+        return plus, minus
 
     @property
     def whole(self) -> Fourier:
@@ -157,7 +164,7 @@ class PackedFourier:
         flat = modes.new_zeros(*p.shape[:-1], sites(self.size))
         flat = flat.index_copy(-1, minus, p.conj() + 1j * x.conj())
         flat = flat.index_copy(-1, plus, p + 1j * x)
-        return self.whole.backward(flat.unflatten(-1, self.size))
+        return self.whole.backward(flat.view(*flat.shape[:-1], *self.size))
 
     def symbol(self, kernel: Tensor) -> Tensor:
         """Eigenvalues of a centred real kernel (..., *taps) -> (..., F)."""
@@ -209,7 +216,8 @@ def idct(x: Tensor, axis: int) -> Tensor:
     order = torch.fft.irfft(half, n=n)
     site = torch.arange(n, device=x.device)
     place = torch.where(site % 2 == 0, site // 2, n - 1 - site // 2)
-    return order.index_select(-1, place).movedim(-1, axis)
+    out: Tensor = order.index_select(-1, place).movedim(-1, axis)
+    return out
 
 
 def dst(x: Tensor, axis: int) -> Tensor:
@@ -218,7 +226,7 @@ def dst(x: Tensor, axis: int) -> Tensor:
     x = x.movedim(axis, -1)
     edge = torch.zeros_like(x[..., :1])
     odd = torch.cat([edge, x, edge, -x.flip(-1)], dim=-1)
-    out = torch.fft.rfft(odd).imag[..., 1 : n + 1] * (-math.sqrt(1 / (2 * (n + 1))))
+    out: Tensor = torch.fft.rfft(odd).imag[..., 1 : n + 1] * (-math.sqrt(1 / (2 * (n + 1))))
     return out.movedim(-1, axis)
 
 

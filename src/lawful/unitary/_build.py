@@ -14,7 +14,6 @@ from lawful.kernels.spectral import pack_blocks
 from lawful.unitary._boundaries import Boundary, Transform, transform_for
 from lawful.unitary._chebyshev import norm_bound, real_blocks, terms
 from lawful.unitary._exponential import unitary_exp
-from lawful.unitary._functions import su2
 from lawful.unitary._lattice import adjoint, antihermitian, mirrored
 from lawful.unitary._operators import (
     BlockOperator,
@@ -23,6 +22,7 @@ from lawful.unitary._operators import (
     PhaseOperator,
     SeriesOperator,
 )
+from lawful.unitary._xp import su2
 
 __all__ = ["Time", "orthogonal_operator", "pair_operator", "unitary_operator"]
 
@@ -45,7 +45,7 @@ def phases(weight: Tensor, transform: Transform) -> Tensor:
 
 
 def hermitian_blocks(weight: Tensor, transform: Transform) -> Tensor:
-    """H = -i A^ of the anti-Hermitian kernel that ``weight`` (C, C, *taps) stands for: (F, C, C)."""
+    """H = -i A^ of the kernel that ``weight`` (C, C, *taps) stands for: (F, C, C)."""
     symbol = _blocks_last(transform.symbol(weight))
     mirror = symbol.mH
     return (symbol + mirror) / 2 - 0.5j * (symbol - mirror)
@@ -61,10 +61,10 @@ def unitary_operator(
     even: bool,
     backend: Backend = "auto",
 ) -> Operator:
-    """Builds e^{tA} on complex fields.
+    r"""Builds e^{tA} on complex fields.
 
     Args:
-        weight: Real (C, \\*taps) for channels that do not mix, or (C, C, \\*taps).
+        weight: Real (C, \*taps) for channels that do not mix, or (C, C, \*taps).
         size: The lattice.
         t: Time.
         dtype: Complex dtype of the fields.
@@ -84,7 +84,7 @@ def unitary_operator(
     if not mixing:
         angle = phases(weight, transform) * t
         return PhaseOperator(transform, _polar(angle, dtype), angle)
-    blocks = unitary_exp(hermitian_blocks(weight, transform) * t).to(dtype)
+    blocks = unitary_exp(hermitian_blocks(weight, transform) * t, dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
 
@@ -106,7 +106,7 @@ def _series(generator: Tensor, dims: int, dtype: torch.dtype) -> SeriesOperator:
 def coupling_generator(
     weights: Sequence[Tensor], form: str, split: tuple[int, int], dims: int
 ) -> Tensor:
-    """The real antisymmetric kernel (M, M, \\*taps) of an orthogonal layer that mixes channels.
+    r"""The real antisymmetric kernel (M, M, \*taps) of an orthogonal layer that mixes channels.
 
     ``weights`` is (W,) for form "full" and (K,) for "pair" and "symmetric".
     """
@@ -143,7 +143,7 @@ def orthogonal_operator(
     even: bool,
     backend: Backend = "auto",
 ) -> Operator:
-    """Builds e^{tB} on real fields for a real antisymmetric kernel B (M, M, \\*taps)."""
+    r"""Builds e^{tB} on real fields for a real antisymmetric kernel B (M, M, \*taps)."""
     dims = len(size)
     generator = generator.double()
     if even:
@@ -159,7 +159,7 @@ def orthogonal_operator(
             return PhaseOperator(transform, torch.exp(symbol[0] * t).to(dtype))
         angle = symbol[0].imag * t
         return PhaseOperator(transform, _polar(angle, complex_dtype), angle)
-    blocks = unitary_exp(-1j * _blocks_last(symbol) * t).to(complex_dtype)
+    blocks = unitary_exp(-1j * _blocks_last(symbol) * t, complex_dtype)
     return BlockOperator(transform, pack_blocks(blocks, backend=backend))
 
 
@@ -182,8 +182,8 @@ def pair_operator(
     if form == "symmetric" or not k.is_complex():
         angle = k.real if k.is_complex() else k
         return PairOperator(transform, _polar(angle, complex_dtype), None, angle)
-    inner = [transform.symbol(w).imag * t for w in arrays[1:]] or [None, None]
-    xx, xp, px, pp = su2(k, inner[0], inner[1])
+    inner = [transform.symbol(w).imag * t for w in arrays[1:]]
+    xx, xp, px, pp = su2(k, *(inner or (None, None)))
     alpha = (pp + xx) / 2 + 0.5j * (xp - px)
     beta = (pp - xx) / 2 + 0.5j * (xp + px)
     return PairOperator(transform, alpha.to(complex_dtype), beta.to(complex_dtype))

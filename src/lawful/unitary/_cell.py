@@ -56,7 +56,10 @@ class Cell:
             return drive_profiles(x, tensors[0])
         if self.input_map == "field":
             return drive_channels(x, tensors[0])
-        return pack_pair(x.flatten(0, 1)).unflatten(0, x.shape[:2]) if self.packed else x
+        if not self.packed:
+            return x
+        z = pack_pair(x.flatten(0, 1))
+        return z.view(*x.shape[:2], *z.shape[1:])
 
     def read(self, z: Tensor, tensors: tuple[Tensor, ...]) -> Tensor:
         """Features of states z (..., C, *size) -> (..., O); the states themselves without them."""

@@ -73,7 +73,8 @@ def embed(kernel: Tensor, size: tuple[int, ...], origin: Origin = "centre") -> T
             pad = [0, 0] * (-axis - 1) + [0, laps * n - taps]
             kernel = torch.nn.functional.pad(kernel, pad)
         if laps > 1:
-            kernel = kernel.unflatten(axis, (laps, n)).sum(axis - 1)
+            before, after = kernel.shape[:axis], kernel.shape[axis:][1:]
+            kernel = kernel.reshape(*before, laps, n, *after).sum(axis - 1)
         if origin == "centre" and taps > 1:
             kernel = kernel.roll(-(taps // 2), axis)
     return kernel
@@ -108,14 +109,14 @@ def _dims(weight: Tensor, dims: int | None, origin: Origin) -> int:
 
 
 def antihermitian(weight: Tensor, dims: int | None = None, *, origin: Origin = "centre") -> Tensor:
-    """The anti-Hermitian kernel that a real array stands for; a bijection.
+    r"""The anti-Hermitian kernel that a real array stands for; a bijection.
 
     ``A = (U - U')/2 + i (U + U')/2`` with ``U'[o, i, a] = U[i, o, -a]``. The operator of ``A`` is
     anti-Hermitian, so its exponential is unitary; ``U = 0`` gives the identity. For one channel
     the symbol is ``i theta`` with ``theta(k) = sum_a U[a] (cos ka - sin ka)``, a Hartley transform.
 
     Args:
-        weight: Real U, (\\*taps), or (C, C, \\*taps) with ``dims`` given.
+        weight: Real U, (\*taps), or (C, C, \*taps) with ``dims`` given.
         dims: Number of space axes; by default all axes are space.
         origin: "centre" for small kernels (odd taps), "zero" for kernels of a whole lattice.
 

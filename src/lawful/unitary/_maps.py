@@ -11,14 +11,14 @@ __all__ = ["drive_channels", "drive_profiles", "read_profiles"]
 
 
 def drive_profiles(x: Tensor, profiles: Tensor) -> Tensor:
-    """sum_d x[..., d] profiles[d]: each input feature excites a pattern of its own.
+    r"""sum_d x[..., d] profiles[d]: each input feature excites a pattern of its own.
 
     Args:
         x: (T, B, D), real or complex.
-        profiles: (D, C, \\*size), real or complex.
+        profiles: (D, C, \*size), real or complex.
 
     Returns:
-        (T, B, C, \\*size).
+        (T, B, C, \*size).
     """
     shape = (*x.shape[:-1], *profiles.shape[1:])
     rows = x.reshape(-1, x.shape[-1])
@@ -31,29 +31,29 @@ def drive_profiles(x: Tensor, profiles: Tensor) -> Tensor:
 
 
 def drive_channels(x: Tensor, weight: Tensor) -> Tensor:
-    """Mixes the channels of an input field at each site.
+    r"""Mixes the channels of an input field at each site.
 
     Args:
-        x: (T, B, D, \\*size).
+        x: (T, B, D, \*size).
         weight: (C, D), real or complex.
 
     Returns:
-        (T, B, C, \\*size).
+        (T, B, C, \*size).
     """
     flat = x.flatten(3)
     if weight.is_complex() and not x.is_complex():
         mixed = torch.complex(weight.real @ flat, weight.imag @ flat)
     else:
         mixed = weight.to(torch.promote_types(weight.dtype, x.dtype)) @ flat
-    return mixed.unflatten(3, x.shape[3:])
+    return mixed.view(*mixed.shape[:3], *x.shape[3:])
 
 
 def read_profiles(z: Tensor, profiles: Tensor, bias: Tensor) -> Tensor:
-    """Re <profile, z> + bias, a real number per profile.
+    r"""Re <profile, z> + bias, a real number per profile.
 
     Args:
-        z: (..., C, \\*size).
-        profiles: (O, C, \\*size), complex if ``z`` is.
+        z: (..., C, \*size).
+        profiles: (O, C, \*size), complex if ``z`` is.
         bias: (O,).
 
     Returns:

@@ -52,8 +52,10 @@ def block_modes(u: Tensor, x: Tensor, adjoint: bool = False) -> Tensor:
     flat = x.flatten(2)
     if not flat.is_complex():
         flat = torch.complex(flat, torch.zeros_like(flat))
-        return spectral_apply(u, flat, adjoint=adjoint).real.unflatten(2, shape)
-    return spectral_apply(u, flat, adjoint=adjoint).unflatten(2, shape)
+        y = spectral_apply(u, flat, adjoint=adjoint).real
+        return y.reshape(*y.shape[:2], *shape)
+    y = spectral_apply(u, flat, adjoint=adjoint)
+    return y.view(*y.shape[:2], *shape)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class _Product:
         if self._fused(u):
             assert isinstance(self.transform, PackedFourier)
             plus, minus = self.transform.pairs(x.device)
-            return packed_apply(u, x.flatten(2), plus, minus, adjoint).unflatten(2, x.shape[2:])
+            return packed_apply(u, x.flatten(2), plus, minus, adjoint).view(x.shape)
         return block_modes(u, x, adjoint) if self.blocks else phase_modes(u, x, adjoint)
 
     def outer(self, u: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -150,7 +152,8 @@ def _outer(u: Tensor, left: Tensor, right: Tensor, blocks: bool) -> Tensor:
         return spectral_outer(flat[0], flat[1], u)
     if left.shape[0] == 1:
         return left[0] * right[0].conj()
-    return torch.linalg.vecdot(right, left, dim=0)
+    out: Tensor = torch.linalg.vecdot(right, left, dim=0)
+    return out
 
 
 def _run(u: Tensor, x: Tensor, product: _Product, adjoint: bool) -> Tensor:

@@ -45,12 +45,12 @@ class _LoopScan(torch.autograd.Function):
 
 
 def loop_scan(u: Tensor, start: Tensor, drive: Tensor, *, blocks: bool) -> Tensor:
-    """All states of the recurrence.
+    r"""All states of the recurrence.
 
     Args:
-        u: Phases (C, \\*modes) or packed matrices.
-        start: z_0, (B, C, \\*modes).
-        drive: I_1 .. I_T, (T, B, C, \\*modes).
+        u: Phases (C, \*modes) or packed matrices.
+        start: z_0, (B, C, \*modes).
+        drive: I_1 .. I_T, (T, B, C, \*modes).
         blocks: Whether ``u`` holds matrices.
 
     Returns:
@@ -79,12 +79,12 @@ class _FrameScan(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:], output)
+        ctx.save_for_backward(*inputs[2:], output)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
-        start, drive, turn, states = ctx.saved_tensors
+        drive, turn, states = ctx.saved_tensors
         shifted = g * turn.conj().unsqueeze(1)
         total = shifted.flip(0).cumsum(0).flip(0)
         flow = total * turn.unsqueeze(1)
@@ -98,12 +98,12 @@ class _FrameScan(torch.autograd.Function):
 
 
 def frame_scan(angle: Tensor, start: Tensor, drive: Tensor, turn: Tensor) -> Tensor:
-    """`loop_scan` for phases u = e^{i angle}, by a running sum in the rotating frame.
+    r"""`loop_scan` for phases u = e^{i angle}, by a running sum in the rotating frame.
 
     Args:
-        angle: (C, \\*modes), float64.
-        start: z_0, (B, C, \\*modes).
-        drive: (T, B, C, \\*modes).
+        angle: (C, \*modes), float64.
+        start: z_0, (B, C, \*modes).
+        drive: (T, B, C, \*modes).
         turn: ``turns(angle, T, dtype)``.
 
     Returns:

@@ -21,19 +21,19 @@ __all__ = ["pack_blocks", "packed_apply", "packed_outer", "spectral_apply", "spe
 
 @functools.cache
 def _register_fakes() -> None:
-    @torch.library.register_fake("lawful::spectral_apply")
+    @torch.library.register_fake("lawful::spectral_apply")  # type: ignore[untyped-decorator]
     def _(u: Tensor, x: Tensor, adjoint: bool) -> Tensor:
         return x.new_empty(x.shape[0], u.shape[2 if adjoint else 1], x.shape[2], 2)
 
-    @torch.library.register_fake("lawful::spectral_outer")
+    @torch.library.register_fake("lawful::spectral_outer")  # type: ignore[untyped-decorator]
     def _(g: Tensor, x: Tensor) -> Tensor:
         return x.new_empty(-(-x.shape[2] // TILE), g.shape[1], x.shape[1], 2, TILE)
 
-    @torch.library.register_fake("lawful::spectral_packed_apply")
+    @torch.library.register_fake("lawful::spectral_packed_apply")  # type: ignore[untyped-decorator]
     def _(u: Tensor, z: Tensor, plus: Tensor, minus: Tensor, adjoint: bool) -> Tensor:
         return torch.empty_like(z)
 
-    @torch.library.register_fake("lawful::spectral_packed_outer")
+    @torch.library.register_fake("lawful::spectral_packed_outer")  # type: ignore[untyped-decorator]
     def _(g: Tensor, z: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
         channels = 2 * z.shape[1]
         return z.new_empty(-(-len(plus) // TILE), channels, channels, 2, TILE)
