@@ -200,8 +200,7 @@ def _padding(call: Call) -> Measurement:
 
 def _everywhere(x: Tensor, shape: torch.Size) -> Tensor:
     """Bool of that shape: true where x is, for every batch element that shares the entry."""
-    shared = ~(~x).double().sum_to_size(shape).bool() if x.shape != shape else x
-    return shared
+    return ~(~x).double().sum_to_size(shape).bool()
 
 
 def _finite(x: Tensor) -> Tensor:
