@@ -22,6 +22,7 @@ from _harness import Contestant, Row, race
 from lawful.structures import LinearChain
 
 TRAIN = ((32, 50, 2), (32, 200, 20), (8, 1000, 50), (64, 3, 50))
+MEASURED = ("lawful", "torch forward-backward", "torch-struct")  # whose memory is measured
 SCALING = (1_000, 10_000, 100_000)
 Step = Callable[[], tuple[Any, ...]]  # gradients of scores (B, N, C) and transitions (C, C)
 
@@ -174,19 +175,22 @@ def _gradients(p: Problem, name: str, out: tuple[Any, ...]) -> tuple[Tensor, Ten
     return out[0], out[1]
 
 
-def contestants(p: Problem, quick: bool) -> dict[str, Step]:
+def contestants(p: Problem, quick: bool) -> dict[str, Callable[[Problem], Step]]:
     """Everyone who can run this case; torch-struct, O(N C^3) memory, is spared the largest."""
-    steps: dict[str, Step] = {"lawful": ours(p), "lawful (plain torch)": ours(p, "reference")}
-    steps["torch log-space loop"] = plain(p)
-    steps["torch forward-backward"] = plain_forward_backward(p)
+    makers: dict[str, Callable[[Problem], Step]] = {
+        "lawful": ours,
+        "lawful (plain torch)": lambda p: ours(p, "reference"),
+        "torch log-space loop": plain,
+        "torch forward-backward": plain_forward_backward,
+    }
     small = p.unary.numel() * p.unary.shape[-1] ** 2 < 1e9
     if importlib.util.find_spec("torch_struct") and small:
-        steps["torch-struct"] = torch_struct_step(p)
+        makers["torch-struct"] = torch_struct_step
     if importlib.util.find_spec("torchcrf"):
-        steps["pytorch-crf"] = pytorch_crf_step(p)
+        makers["pytorch-crf"] = pytorch_crf_step
     if importlib.util.find_spec("synjax") and not quick:
-        steps["synjax (compiled)"] = synjax_step(p)
-    return steps
+        makers["synjax (compiled)"] = synjax_step
+    return makers
 
 
 def _agree(case: str, p: Problem, steps: dict[str, Step]) -> dict[str, float]:
@@ -220,9 +224,10 @@ def _report_memory(shape: tuple[int, int, int], name: str) -> None:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(float(x.split()[1]) / 1024 for x in lines if x.startswith(key))
 
-    warm = contestants(Problem.make(1, 3, 2), False)[name]
-    warm()
-    step = contestants(Problem.make(*shape), False)[name]
+    tiny, p = Problem.make(1, 3, 2), Problem.make(*shape)
+    make = contestants(tiny, False)[name]
+    make(tiny)()  # what is loaded and allocated once does not count
+    step = make(p)
     Path("/proc/self/clear_refs").write_text("5")
     before = field("VmRSS")
     step()
@@ -235,15 +240,16 @@ def run(quick: bool = False, seconds: float = 3.0) -> list[Row]:
     for shape in TRAIN:
         p = Problem.make(*shape)
         case = "chain {}x{}x{}".format(*shape)
-        steps = contestants(p, quick)
+        steps = {name: make(p) for name, make in contestants(p, quick).items()}
         errors = _agree(case, p, steps)
         baseline = "torch-struct" if "torch-struct" in steps else "torch forward-backward"
         entries = [Contestant(name, step) for name, step in steps.items()]
         found = race(case, entries, seconds=seconds, baseline=baseline, min_runs=3)
         for row in found:
             row.extra["error"] = f"{errors[row.name]:.0e}"
-            if not quick and sys.platform == "linux":
+            if row.name in MEASURED and not quick and sys.platform == "linux":
                 row.extra["peak_mb"] = peak_memory(shape, row.name)
+            print(f"{case}: {row.name} {row.median_ms:.3f} ms, min {row.min_ms:.3f}", flush=True)
         rows += found
     return rows + scaling(quick, seconds)
 

@@ -1,7 +1,7 @@
 """Trains a linear-chain CRF tagger and the same network without transitions, and compares them.
 
-The data are made: sentences of a small grammar whose words are often ambiguous, so that the right tag
-depends on the tags around it. Run it with `python examples/crf_tagger.py`; it takes seconds.
+The data are made: sentences of a small grammar whose words are often ambiguous, so that the right
+tag depends on the tags around it. Run it with `python examples/crf_tagger.py`; it takes seconds.
 """
 
 import torch

@@ -24,7 +24,7 @@ class Parser(nn.Module):
         self.as_root = nn.Embedding(WORDS, 1)
 
     def forward(self, words: Tensor, lengths: Tensor) -> ProjectiveTree:
-        """words (B, N), lengths (B) -> a distribution over trees."""
+        """Words (B, N), lengths (B) -> a distribution over trees."""
         arcs = self.as_head(words) @ self.as_word(words).mT
         root = self.as_root(words)[..., 0]
         return ProjectiveTree(arcs, root, lengths=lengths, single_root=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lawful.kernels import chain, native_status
-from lawful.kernels.chain import _ops, reference
+from lawful.kernels.chain import _ops, reference, scaled
 
 pytestmark = pytest.mark.skipif(not native_status().live, reason=native_status().describe())
 INF = torch.inf
@@ -187,3 +187,31 @@ def test_reference_recursion_has_the_same_gradient():
     A = reference.recursion(unary, transition, lengths)
     (grad,) = torch.autograd.grad(A.sum(), unary)
     torch.testing.assert_close(grad, reference.marginals(unary, transition, lengths)[1])
+
+
+@pytest.mark.parametrize("form", ["shared", "group", "edge"])
+@given(
+    C=st.sampled_from([1, 2, 5, 12]),
+    seed=st.integers(0, 20),
+    lengths=st.booleans(),
+    forbid=st.sampled_from([0.0, 0.2]),
+)
+def test_scaled_torch_path_is_the_log_space_one(form, C, seed, lengths, forbid):
+    args = make(4, 6, C, form, seed, forbid=forbid, lengths=lengths)
+    found = scaled.marginals(*args)
+    if found is None:
+        assert forbid  # only then may it give up here
+        return
+    want = reference.marginals(*args)
+    v, w = torch.randn_like(want[1]), torch.randn_like(want[2])
+    for tangents in ((v, w), (v, None), (None, w)):
+        found += scaled.tangent(*args, *tangents)
+        want += reference.tangent(*args, *tangents)
+    for x, y in zip(found, want, strict=True):
+        torch.testing.assert_close(x, y, atol=1e-10, rtol=1e-10)
+
+
+def test_scaled_torch_path_knows_its_range():
+    unary, transition, _ = make(2, 6, 3, "shared", 0)
+    assert scaled.marginals(1e4 * unary, 1e4 * transition, None) is None
+    assert scaled.marginals(unary + 1e6, transition - 1e6, None) is not None

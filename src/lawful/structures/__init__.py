@@ -1,5 +1,6 @@
 """Distributions over discrete structures; attention weights are their marginals."""
 
+from lawful.structures import _kl as _kl
 from lawful.structures._alignment import HMM as HMM
 from lawful.structures._alignment import Alignment as Alignment
 from lawful.structures._categorical import Bernoulli as Bernoulli
@@ -12,11 +13,13 @@ from lawful.structures._dependency import SpanningTree as SpanningTree
 from lawful.structures._dependency import TreeParts as TreeParts
 from lawful.structures._distribution import StructuredDistribution as StructuredDistribution
 from lawful.structures._labels import marginalise_labels as marginalise_labels
+from lawful.structures._laws import STRUCTURE_LAWS as STRUCTURE_LAWS
 from lawful.structures._semimarkov import SegmentParts as SegmentParts
 from lawful.structures._semimarkov import SemiMarkov as SemiMarkov
 
 __all__ = [
     "HMM",
+    "STRUCTURE_LAWS",
     "Alignment",
     "Bernoulli",
     "Categorical",

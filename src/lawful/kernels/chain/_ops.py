@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from lawful.kernels._native import native_status
-from lawful.kernels.chain import reference
+from lawful.kernels.chain import reference, scaled
 
 __all__ = ["best", "infer", "k_best", "log_partition", "sample"]
 
@@ -87,7 +87,8 @@ class _Infer(Function):
     ) -> tuple[Tensor, ...]:
         if native:
             return tuple(_native.marginals(unary, transition, lengths))
-        A, mu, pair = reference.marginals(unary, transition, lengths)
+        args = (unary, transition, lengths)
+        A, mu, pair = scaled.marginals(*args) or reference.marginals(*args)
         return A, mu, pair, unary.new_empty(0), unary.new_empty(unary.shape[0], dtype=torch.uint8)
 
     @staticmethod
@@ -168,7 +169,8 @@ class _Tangent(Function):
         native: bool,
     ) -> tuple[Tensor, ...]:
         if not native:
-            return reference.tangent(unary, transition, lengths, v_unary, v_pair)
+            args = (unary, transition, lengths, v_unary, v_pair)
+            return scaled.tangent(*args) or reference.tangent(*args)
         v_unary = None if v_unary is None else v_unary.contiguous()
         v_pair = None if v_pair is None else v_pair.contiguous()
         saved = (mu, pair, work, flag)
