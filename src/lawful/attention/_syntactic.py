@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from lawful.attention._bilstm import BiLSTM
 from lawful.attention._inputs import Lengths, check_float, check_size, hide_padding, padding_of
 from lawful.attention._laws import GRADIENT, PADDING, RANGE, SUM
 from lawful.attention._scores import Device, MLPScore
@@ -14,52 +15,9 @@ from lawful.errors import expected
 from lawful.structures import Categorical, ProjectiveTree, SpanningTree, StructuredDistribution
 from lawful.structures._checks import as_lengths
 
-__all__ = ["BiLSTM", "SyntacticAttention"]
+__all__ = ["SyntacticAttention"]
 
 Structure = Literal["projective", "spanning", "softmax"]
-
-
-class BiLSTM(nn.Module):
-    """Reads a padded sequence in both directions; neither sees the padding.
-
-    Args:
-        input_size: D.
-        hidden: r, units of each direction.
-        device: Where the parameters live.
-        dtype: Their floating-point type.
-    """
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden: int,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        made: dict[str, Any] = {"batch_first": True, "device": device, "dtype": dtype}
-        self.ahead = nn.LSTM(input_size, hidden, **made)
-        self.back = nn.LSTM(input_size, hidden, **made)
-
-    def reset_parameters(self) -> None:
-        """Draws the parameters afresh."""
-        self.ahead.reset_parameters()
-        self.back.reset_parameters()
-
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """(B, N, 2r) from (B, N, D), zero in padding, and lengths (B)."""
-        if x.numel() == 0:  # torch's LSTM takes no empty sequence
-            return x.new_zeros(*x.shape[:-1], 2 * self.ahead.hidden_size)
-        if lengths is None:
-            there, back = self.ahead(x)[0], self.back(x.flip(1))[0].flip(1)
-            return torch.cat([there, back], -1)
-        # Reversed within each length, so that the padding stays behind in both directions.
-        steps = torch.arange(x.shape[1], device=x.device)
-        size = lengths[:, None]
-        order = torch.where(steps < size, size - 1 - steps, steps)[..., None]
-        turned = x.gather(1, order.expand(x.shape))
-        there, back = self.ahead(x)[0], self.back(turned)[0]
-        return torch.cat([there, back.gather(1, order.expand(back.shape))], -1)
 
 
 class SyntacticAttention(nn.Module):
@@ -131,7 +89,8 @@ class SyntacticAttention(nn.Module):
             raise expected("structure", "projective, spanning or softmax", repr(structure))
         if root not in ("token", "learned"):
             raise expected("root", "token or learned", repr(root))
-        for name, value in (("size", size), ("hidden", hidden), ("heads", heads)):
+        counts = {"size": size, "hidden": hidden, "heads": heads, "score_size": score_size}
+        for name, value in counts.items():
             if value is not None and value < 1:
                 raise expected(name, "a whole number of at least 1", value)
         self.size, self.structure, self.root, self.single_root = size, structure, root, single_root
