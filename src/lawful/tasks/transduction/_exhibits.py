@@ -32,7 +32,7 @@ _SAMPLES = 8
 def transduction_exhibits(
     task: TransductionTask, model: TransducerModel, split: Split
 ) -> list[Exhibit]:
-    """Results by depth, samples, and for one formula: soft parents, best trees, alignment."""
+    """Results by depth, samples, and for one formula: soft parents, trees, alignment."""
     model.eval()
     with torch.no_grad():
         views: list[Exhibit] = [_results(task, model, split), _samples(task, model, split)]
@@ -137,11 +137,17 @@ def _trees(
     if not isinstance(d, ProjectiveTree | SpanningTree):
         return []
     views: list[Exhibit] = []
-    chance = d.log_prob(d.argmax).exp().reshape(-1).tolist()
-    for i, heads in enumerate(d.argmax.reshape(-1, len(tokens) - 1).tolist()):
-        name = "Best tree" if len(chance) == 1 else f"Best tree of head {i + 1}"
+    # Of minimum Bayes risk: the most probable tree says little where all are improbable.
+    found = d.mbr
+    words = len(tokens) - 1
+    agreed = (d.expectation(d.to_indicator(found)) / words).reshape(-1).tolist()
+    for i, heads in enumerate(found.reshape(-1, words).tolist()):
+        name = "Tree" if len(agreed) == 1 else f"Tree of head {i + 1}"
         # Heads count from the symbol behind $; -1 is $ itself, which is drawn as token 0.
-        note = f"Probability {chance[i]:.2g}. Learned without trees; it need not be the formula's."
+        note = (
+            "The tree whose arcs are the most probable ones, "
+            f"{agreed[i]:.2f} each in the mean. Nobody has shown it the formula's."
+        )
         views.append(Arcs(name, tokens, [-1, *(h + 1 for h in heads)], note=note))
     return views
 
