@@ -7,6 +7,7 @@ writes one JSON file for each run: settings, seed, machine, the course of valida
 
 import argparse
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ def measure(path: Path) -> dict[str, Any]:
     valid = [x for x in read_metrics(run.metrics) if x["split"] == "valid"]
     row, same = _kind(model.config)
     result = run.result()
+    facts = json.loads((path / "environment.json").read_text())
+    facts["command"] = re.sub(r"--out[ =]\S+", "--out RUN", facts["command"])
     return {
         "config": run.config(),
-        "environment": json.loads((path / "environment.json").read_text()),
+        "environment": facts,
         "status": "unfinished" if result is None else result["status"],
         "best_step": run.index().get("best"),
         "validation": valid,
