@@ -1,6 +1,35 @@
 """Whole networks that tasks train."""
 
+from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
+from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._recurrent import LSTMConfig as LSTMConfig
+from lawful.models._recurrent import LSTMModel as LSTMModel
+from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
+from lawful.models._recurrent import TruncatedLSTMModel as TruncatedLSTMModel
+from lawful.models._registry import SEQUENCE_MODELS as SEQUENCE_MODELS
+from lawful.models._registry import build_sequence_model as build_sequence_model
+from lawful.models._sab import Recalling as Recalling
+from lawful.models._sab import SABModel as SABModel
+from lawful.models._sab import SABModelConfig as SABModelConfig
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
+from lawful.models._transformer import TransformerConfig as TransformerConfig
+from lawful.models._transformer import TransformerModel as TransformerModel
 
-__all__ = ["InputSpec", "OutputSpec"]
+__all__ = [
+    "SEQUENCE_MODELS",
+    "AttentiveLSTMConfig",
+    "AttentiveLSTMModel",
+    "InputSpec",
+    "LSTMConfig",
+    "LSTMModel",
+    "OutputSpec",
+    "Recalling",
+    "SABModel",
+    "SABModelConfig",
+    "TransformerConfig",
+    "TransformerModel",
+    "TruncatedLSTMConfig",
+    "TruncatedLSTMModel",
+    "build_sequence_model",
+]

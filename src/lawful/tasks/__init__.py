@@ -8,8 +8,11 @@ from lawful.tasks._base import Split as Split
 from lawful.tasks._base import Task as Task
 from lawful.tasks._base import batches as batches
 from lawful.tasks._base import to_device as to_device
+from lawful.tasks._registry import TASKS as TASKS
+from lawful.tasks._registry import get_task as get_task
 
 __all__ = [
+    "TASKS",
     "Batch",
     "Evaluation",
     "MeanEvaluation",
@@ -17,5 +20,6 @@ __all__ = [
     "Split",
     "Task",
     "batches",
+    "get_task",
     "to_device",
 ]

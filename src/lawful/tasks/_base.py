@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from lawful.errors import InputError
 from lawful.tasks.exhibits import Exhibit
 
 Split = Literal["train", "valid", "test"]
@@ -77,6 +78,7 @@ class Task(ABC, Generic[C]):
     Args:
         config: The task's own settings, an instance of ``Config``.
         seed: Seed for splits and generated data; the same seed gives the same data.
+        data: The user's file or folder; None for what is embedded or generated.
     """
 
     name: ClassVar[str]
@@ -90,9 +92,10 @@ class Task(ABC, Generic[C]):
     train_defaults: ClassVar[Mapping[str, Any]] = {}  # overrides of TrainConfig's defaults
     model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the same for each model
 
-    def __init__(self, config: C, seed: int = 0) -> None:
+    def __init__(self, config: C, seed: int = 0, data: Path | None = None) -> None:
         self.config = config
         self.seed = seed
+        self.data = data
 
     @abstractmethod
     def load(self) -> None:
@@ -120,7 +123,7 @@ class Task(ABC, Generic[C]):
 
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
         """Predictions for the user's own input, one plain dict per item (JSON-ready)."""
-        raise NotImplementedError(f"task {self.name} does not predict from files")
+        raise InputError(f"task {self.name} does not predict from files")
 
     def state(self) -> dict[str, Any]:
         """JSON-ready facts that prediction needs without the training data (a vocabulary, ...)."""

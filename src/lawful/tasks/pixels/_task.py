@@ -1,0 +1,236 @@
+"""Picture classification, one pixel (or a few) at a time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lawful.errors import InputError, expected
+from lawful.models import InputSpec, OutputSpec
+from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split
+from lawful.tasks._random import permutation
+from lawful.tasks._sequence import SequenceTask, run
+from lawful.tasks.data import ImageData, ImageSet, fetch_dataset, load_images
+from lawful.tasks.exhibits import Array, Exhibit
+from lawful.tasks.pixels._predict import predictions
+
+
+@dataclass(frozen=True)
+class PixelsConfig:
+    """How pictures become sequences."""
+
+    order: Literal["plain", "permuted"] = "plain"
+    """Read pixels row by row, or in one fixed random order."""
+    permutation_seed: int = 0
+    """Which random order; independent of the run's seed, so that runs can be compared."""
+    chunk: int = 1
+    """Pixels per step, a divisor of the number of pixels; 0 for one row of the picture."""
+    scaling: Literal["unit", "standard"] = "unit"
+    """Pixels as 0..1, or with the mean and deviation of the training pictures (per colour)
+    removed."""
+    valid_share: float = 0.1
+    """Share of each class for validation, where the data has no such part."""
+    test_share: float = 0.2
+    """Share of each class for testing, where the data has no such part."""
+    max_train: int = 0
+    """Use only this many training pictures, equally many of each class; 0 for all."""
+    download: Literal["none", "mnist", "cifar10"] = "none"
+    """Fetch a published data set into the cache folder (checked by SHA-256) and use it."""
+
+    def __post_init__(self) -> None:
+        """Refuses impossible values."""
+        for name in ("chunk", "max_train"):
+            if getattr(self, name) < 0:
+                raise expected(name, "a whole number of at least 0", getattr(self, name))
+        shares = (self.valid_share, self.test_share)
+        if min(shares) <= 0 or sum(shares) >= 1:
+            raise expected(
+                "valid_share and test_share", "shares above 0 with a sum below 1", shares
+            )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What prediction must know of the training data."""
+
+    height: int
+    width: int
+    channels: int
+    classes: tuple[str, ...]
+    peak: float  # the value of full brightness
+    mean: tuple[float, ...]  # per channel, of pixels in 0..1
+    deviation: tuple[float, ...]
+
+
+class PixelSource:
+    """One part of the data as sequences."""
+
+    endless = False
+
+    def __init__(self, part: ImageSet, task: "PixelsTask") -> None:
+        self.part = part
+        self.task = task
+
+    def __len__(self) -> int:
+        """Number of pictures."""
+        return len(self.part)
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        """Sequences "x" (B, T, size) and classes "y" (B,)."""
+        at = np.asarray(indices, dtype=np.int64)
+        x = self.task.sequences(self.part.images[at])
+        return {"x": x, "y": torch.from_numpy(self.part.labels[at])}
+
+
+class PixelsTask(SequenceTask[PixelsConfig]):
+    """Read a picture pixel by pixel, then say what it shows."""
+
+    name = "pixels"
+    summary = "classify pictures read pixel by pixel (plain or permuted)"
+    data_help = (
+        "a folder with MNIST's IDX files, CIFAR-10 (class folders, zip files of them, or *.bin), "
+        "class folders of equal-sized pictures, or an .npz file; without: scikit-learn's digits"
+    )
+    Config = PixelsConfig
+    metric = "accuracy"
+    higher_is_better = True
+    train_defaults: ClassVar[Mapping[str, Any]] = {"epochs": 30, "batch_size": 64, "lr": 3e-3}
+
+    images: ImageData
+    facts: Facts
+
+    def load(self) -> None:
+        """Reads the pictures and fixes the order of pixels."""
+        config = self.config
+        path = self.data
+        if config.download != "none":
+            if path is not None:
+                raise expected("download", "no --data beside it", str(path))
+            path = fetch_dataset(config.download)
+        self.images = load_images(path, config.valid_share, config.test_share)
+        if config.max_train:
+            train = _balanced(self.images.train, config.max_train)
+            self.images = replace(self.images, train=train)
+        self._set_facts(_facts(self.images))
+
+    def _set_facts(self, facts: Facts) -> None:
+        pixels = facts.height * facts.width
+        self.chunk = self.config.chunk or facts.width
+        if pixels % self.chunk:
+            divisors = ", ".join(str(i) for i in range(1, pixels + 1) if pixels % i == 0)
+            size = f"{facts.width}x{facts.height}"
+            raise expected(
+                "chunk",
+                f"a divisor of the {pixels} pixels of {size}",
+                self.chunk,
+                f"one of {divisors}",
+            )
+        self.facts = facts
+        self.order = np.arange(pixels)
+        if self.config.order == "permuted":
+            self.order = permutation(self.config.permutation_seed, pixels)
+
+    def sequences(self, images: Array) -> Tensor:
+        """(B, T, chunk * channels) floats from pictures (B, height, width[, 3])."""
+        f = self.facts
+        flat = images.reshape(len(images), f.height * f.width, f.channels)[:, self.order]
+        values = flat.astype(np.float32) / np.float32(f.peak)
+        if self.config.scaling == "standard":
+            mean, deviation = (np.array(v, dtype=np.float32) for v in (f.mean, f.deviation))
+            values = (values - mean) / deviation
+        steps = len(self.order) // self.chunk
+        return torch.from_numpy(values.reshape(len(images), steps, self.chunk * f.channels))
+
+    def to_picture(self, steps: Array) -> Array:
+        """Lays one number a step (..., T) back over the picture: (..., height, width)."""
+        flat = np.repeat(steps, self.chunk, axis=-1)
+        picture = np.empty_like(flat)
+        picture[..., self.order] = flat
+        return picture.reshape(*steps.shape[:-1], self.facts.height, self.facts.width)
+
+    def source(self, split: Split) -> PixelSource:
+        """The pictures of a part, as sequences."""
+        return PixelSource(getattr(self.images, split), self)
+
+    def inputs(self) -> InputSpec:
+        """Chunks of pixels."""
+        f = self.facts
+        steps = f.height * f.width // self.chunk
+        return InputSpec("values", self.chunk * f.channels, steps)
+
+    def outputs(self) -> OutputSpec:
+        """One logit a class."""
+        return OutputSpec(len(self.facts.classes), per_step=False)
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Cross-entropy of the class in nats."""
+        logits = run(model, batch)
+        hits = (logits.detach().argmax(-1) == batch["y"]).float()
+        return cross_entropy(logits, batch["y"]), {"accuracy": hits.mean()}
+
+    def evaluation(self) -> Evaluation:
+        """Mean cross-entropy and accuracy."""
+        return MeanEvaluation(_measure)
+
+    def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
+        """Accuracy by class, confusion, examples, and what was recalled."""
+        from lawful.tasks.pixels._exhibits import pixel_exhibits
+
+        return pixel_exhibits(self, model, split)
+
+    def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
+        """Class and probability of a picture, a folder of pictures, or a NumPy or IDX file."""
+        return predictions(self, model, path)
+
+    def state(self) -> dict[str, Any]:
+        """Size, classes and scale of the training pictures."""
+        return dict(vars(self.facts))
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
+        try:
+            lists = {k: tuple(state[k]) for k in ("classes", "mean", "deviation")}
+            facts = Facts(**{**state, **lists})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"task state: expected the facts of pixels, got {error}") from error
+        self._set_facts(facts)
+
+
+def _measure(model: nn.Module, batch: Batch) -> dict[str, tuple[Tensor, int]]:
+    logits, y = run(model, batch), batch["y"]
+    hits = (logits.argmax(-1) == y).sum()
+    loss = cross_entropy(logits, y, reduction="sum")
+    return {"loss": (loss, len(y)), "accuracy": (hits, len(y))}
+
+
+def _balanced(part: ImageSet, count: int) -> ImageSet:
+    """The first pictures of each class in a fixed shuffle, ``count`` in all or all there are."""
+    shuffled = permutation(0, len(part))
+    rank = np.empty(len(part), dtype=np.int64)
+    for label in np.unique(part.labels):
+        members = shuffled[part.labels[shuffled] == label]
+        rank[members] = np.arange(len(members))
+    return part.take(np.sort(np.argsort(rank, kind="stable")[:count]))
+
+
+def _facts(data: ImageData) -> Facts:
+    images = data.train.images
+    channels = 3 if images.ndim == 4 else 1
+    flat = images.reshape(-1, channels)
+    mean = flat.mean(0, dtype=np.float64) / data.peak
+    deviation = flat.std(0, dtype=np.float64) / data.peak
+    deviation = np.where(deviation > 0, deviation, 1.0)  # pictures of one colour stay finite
+    return Facts(
+        images.shape[1],
+        images.shape[2],
+        channels,
+        data.classes,
+        data.peak,
+        tuple(mean.tolist()),
+        tuple(deviation.tolist()),
+    )
