@@ -23,6 +23,8 @@ from lawful.training import RESUMABLE, RunFolder, TrainConfig
 class RunOptions:
     """Where the run goes and how it starts."""
 
+    data: Path | None = None
+    """The user's file or folder, as the task wants it; without, what is embedded or generated."""
     out: Path | None = None
     """Run folder; by default a fresh one under runs/."""
     resume: bool = False
@@ -53,10 +55,15 @@ class Settings:
             "task": self.task_class.name,
             "model": self.model,
             "seed": self.options.seed,
+            "data": None if self.options.data is None else str(self.options.data),
             "task_config": plain(self.task_config),
             "model_config": plain(self.model_config),
             "train_config": plain(self.train_config),
         }
+
+    def make_task(self) -> Task[Any]:
+        """The task, not loaded yet."""
+        return self.task_class(self.task_config, self.options.seed, self.options.data)
 
     def run_path(self) -> Path:
         """The run folder, made up where none was named."""
@@ -88,7 +95,7 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
     if stored is not None:
         for part in ("task_config", "model_config", "train_config"):
             early += as_arguments(stored[part], first.out)
-        early += ["--seed", str(stored["seed"])]
+        early += ["--seed", str(stored["seed"]), *_data_argument(stored.get("data"))]
     if from_file:
         early += as_arguments(from_file, first.config)
     settings = _parse_all(task_class, str(model), [*early, *args])
@@ -97,14 +104,22 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
     return settings
 
 
-def restore(run: RunFolder, **task_overrides: Any) -> Settings:
-    """The settings of a finished or interrupted run, for evaluation and prediction."""
+def _data_argument(data: str | Path | None) -> list[str]:
+    return [] if data is None else ["--data", str(data)]
+
+
+def restore(run: RunFolder, data: Path | None = None) -> Settings:
+    """The settings of a finished or interrupted run, for evaluation and prediction.
+
+    Args:
+        run: The run.
+        data: Other data than the run was trained on.
+    """
     stored = run.config()
     try:
         task_class = get_task(stored["task"])
-        task_config = {**stored["task_config"], **task_overrides}
-        args = as_arguments(task_config, run.path)
-        for part in ("model_config", "train_config"):
+        args = _data_argument(data or stored.get("data"))
+        for part in ("task_config", "model_config", "train_config"):
             args += as_arguments(stored[part], run.path)
         args += ["--seed", str(stored["seed"]), "--model", stored["model"]]
     except (KeyError, TypeError) as error:
@@ -142,7 +157,7 @@ def _stored(first: argparse.Namespace, task_class: type[Task[Any]]) -> dict[str,
 
 def _check_resume(stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to continue a run under other settings than it was started with."""
-    pairs = {"model": (stored["model"], now["model"]), "seed": (stored["seed"], now["seed"])}
+    pairs = {name: (stored.get(name), now[name]) for name in ("model", "seed", "data")}
     for part in ("task_config", "model_config", "train_config"):
         for name, value in now[part].items():
             if name not in RESUMABLE:

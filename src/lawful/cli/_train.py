@@ -44,7 +44,7 @@ def run_training(settings: Settings) -> int:
     if settings.train_config.threads:
         torch.set_num_threads(settings.train_config.threads)
     fabric = make_fabric(settings.train_config)
-    task = settings.task_class(settings.task_config, options.seed)
+    task = settings.make_task()
     task.load()
     _seed_everything(options.seed)
     model = task.build(settings.model_config)

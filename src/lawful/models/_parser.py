@@ -95,6 +95,8 @@ class BiaffineParser(nn.Module):
     ) -> None:
         super().__init__()
         a, r = config.arc_size, config.label_size
+        self.structure, self.decode = config.structure, config.decode
+        self.local = isinstance(config, LocalParserConfig)
         like = {"device": device, "dtype": dtype}
         self.encoder = WordEncoder(config, words, chars, device, dtype)
         self.widths = (a, a, r, r)

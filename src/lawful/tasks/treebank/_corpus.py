@@ -46,6 +46,22 @@ class Table:
             self.numbers.setdefault(name, array("i")).extend(integers)
 
 
+    def take(self, sentences: Ints) -> "Table":
+        """The table of some of the sentences."""
+        if len(sentences) == len(self) and (np.diff(sentences) == 1).all():
+            return self
+        lengths = np.asarray(self.lengths, dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        ranges = [range(starts[i], starts[i + 1]) for i in sentences]
+        words = np.fromiter((w for r in ranges for w in r), dtype=np.int64)
+        return Table(
+            self.forms.take(words),
+            array("i", lengths[sentences].tolist()),
+            {name: column.take(words) for name, column in self.strings.items()},
+            {name: array("i", np.asarray(c)[words].tolist()) for name, c in self.numbers.items()},
+        )
+
+
 Add = Callable[[Table, Sentence], None]
 
 

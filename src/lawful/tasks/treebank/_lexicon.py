@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,6 +101,20 @@ class Strings:
         """Appends strings."""
         ids = self.ids
         self.flat.extend([ids.setdefault(v, len(ids)) for v in values])
+
+    def __len__(self) -> int:
+        """Length of the sequence."""
+        return len(self.flat)
+
+    def __iter__(self) -> Iterator[str]:
+        """The strings in sequence."""
+        table = list(self.ids)
+        return (table[i] for i in self.flat)
+
+    def take(self, positions: Ints) -> "Strings":
+        """The sequence of the strings at some positions."""
+        table = list(self.ids)
+        return Strings(table[self.flat[i]] for i in positions.tolist())
 
     def counts(self) -> Counter[str]:
         """How often each string occurs."""
