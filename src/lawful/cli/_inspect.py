@@ -142,9 +142,7 @@ def predict(args: Sequence[str]) -> int:
     return 0
 
 
-def _render(
-    rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str] = ()
-) -> str:
+def _render(rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str] = ()) -> str:
     suffix = out.suffix if out is not None else ".jsonl"
     if suffix == ".json":
         return json.dumps(list(rows), indent=1) + "\n"

@@ -192,7 +192,7 @@ def _parse_all(task_class: type[Task[Any]], model: str, args: Sequence[str]) -> 
     names = Literal[tuple(task_class.models)]  # type: ignore[valid-type]
     fields: list[Any] = [("model", names, dataclasses.field(default=model))]
     for name, value in defaults.items():
-        kind = OmitArgPrefixes[type(value)]  # type: ignore[misc]
+        kind = OmitArgPrefixes[type(value)]  # type: ignore[misc, valid-type]
         fields.append((name, kind, dataclasses.field(default=value)))
     cls: Any = dataclasses.make_dataclass("Train", fields, frozen=True)
     got = parse(

@@ -20,8 +20,8 @@ from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
 from lawful.models._tagger import CRFTaggerConfig as CRFTaggerConfig
 from lawful.models._tagger import SoftmaxTaggerConfig as SoftmaxTaggerConfig
-from lawful.models._tagger import TagScores as TagScores
 from lawful.models._tagger import Tagger as Tagger
+from lawful.models._tagger import TagScores as TagScores
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
 from lawful.models._words import WordEncoder as WordEncoder
@@ -31,27 +31,27 @@ __all__ = [
     "SEQUENCE_MODELS",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
+    "BiaffineParser",
+    "CRFTaggerConfig",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
+    "LocalParserConfig",
     "OutputSpec",
+    "ParserScores",
+    "ParserStates",
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SoftmaxTaggerConfig",
+    "TagScores",
+    "Tagger",
     "TransformerConfig",
     "TransformerModel",
+    "TreeParserConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
-    "build_sequence_model",
-    "BiaffineParser",
-    "LocalParserConfig",
-    "ParserScores",
-    "ParserStates",
-    "TreeParserConfig",
-    "CRFTaggerConfig",
-    "SoftmaxTaggerConfig",
-    "Tagger",
-    "TagScores",
     "WordEncoder",
     "WordEncoderConfig",
+    "build_sequence_model",
 ]

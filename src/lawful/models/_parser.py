@@ -97,15 +97,14 @@ class BiaffineParser(nn.Module):
         a, r = config.arc_size, config.label_size
         self.structure, self.decode = config.structure, config.decode
         self.local = isinstance(config, LocalParserConfig)
-        like = {"device": device, "dtype": dtype}
         self.encoder = WordEncoder(config, words, chars, device, dtype)
         self.widths = (a, a, r, r)
         self.project = nn.Linear(self.encoder.size, sum(self.widths), device=device, dtype=dtype)
         self.dropout = SharedDropout(config.dropout)
-        self.root = nn.Parameter(torch.empty(a + r, **like))
-        self.arc = nn.Parameter(torch.empty(a, a, **like))
-        self.arc_head = nn.Parameter(torch.empty(a, **like))
-        self.label = nn.Parameter(torch.empty(labels, r, r, **like))
+        self.root = nn.Parameter(torch.empty(a + r, device=device, dtype=dtype))
+        self.arc = nn.Parameter(torch.empty(a, a, device=device, dtype=dtype))
+        self.arc_head = nn.Parameter(torch.empty(a, device=device, dtype=dtype))
+        self.label = nn.Parameter(torch.empty(labels, r, r, device=device, dtype=dtype))
         self.label_linear = nn.Linear(2 * r, labels, device=device, dtype=dtype)
         self.reset_parameters()
 
@@ -117,7 +116,9 @@ class BiaffineParser(nn.Module):
         for weight in (self.arc, self.arc_head, self.label):
             nn.init.zeros_(weight)
 
-    def states(self, words: Tensor, chars: Tensor, spelling: Tensor, lengths: Tensor) -> ParserStates:
+    def states(
+        self, words: Tensor, chars: Tensor, spelling: Tensor, lengths: Tensor
+    ) -> ParserStates:
         """The words as heads and dependents; arguments as of `WordEncoder.forward`."""
         x = leaky_relu(self.project(self.encoder(words, chars, spelling, lengths)), 0.1)
         a, r = self.widths[0], self.widths[2]

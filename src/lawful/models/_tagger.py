@@ -68,9 +68,7 @@ class Tagger(nn.Module):
     start: Tensor
     end: Tensor
 
-    def forward(
-        self, words: Tensor, chars: Tensor, spelling: Tensor, lengths: Tensor
-    ) -> TagScores:
+    def forward(self, words: Tensor, chars: Tensor, spelling: Tensor, lengths: Tensor) -> TagScores:
         """The potentials; arguments as of `WordEncoder.forward`."""
         unary = self.linear(self.encoder(words, chars, spelling, lengths))
         steps = torch.arange(unary.shape[1], device=unary.device)

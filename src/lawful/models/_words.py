@@ -131,16 +131,17 @@ class BiLSTM(nn.Module):
 
     def reset_parameters(self) -> None:
         """Orthogonal recurrences, and forget gates that start open."""
+        hidden = self.ahead.hidden_size
         for lstm in (self.ahead, self.back):
             lstm.reset_parameters()
-            hidden = lstm.hidden_size
-            for block in lstm.weight_hh_l0.data.split(hidden):
-                nn.init.orthogonal_(block)
-            for block in lstm.weight_ih_l0.data.split(hidden):
-                nn.init.xavier_uniform_(block)
-            lstm.bias_hh_l0.data.zero_()
-            lstm.bias_ih_l0.data.zero_()
-            lstm.bias_ih_l0.data[hidden : 2 * hidden] = 1.0
+            w_ih, w_hh, b_ih, b_hh = (p.data for p in lstm.parameters())
+            for gate in w_hh.chunk(4):
+                nn.init.orthogonal_(gate)
+            for gate in w_ih.chunk(4):
+                nn.init.xavier_uniform_(gate)
+            b_hh.zero_()
+            b_ih.zero_()
+            b_ih[hidden : 2 * hidden] = 1.0
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """(B, N, 2 * hidden) from (B, N, size)."""
@@ -204,4 +205,5 @@ class WordEncoder(nn.Module):
             x = torch.cat([x, self.spelling(chars)[spelling]], -1)
         for lstm in self.lstms:
             x = lstm(self.dropout(x), lengths)
-        return self.dropout(x)
+        result: Tensor = self.dropout(x)
+        return result

@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from lawful.tasks import Batch, Source
 
-
 POOL = 64  # batches whose examples are sorted by length together
 
 

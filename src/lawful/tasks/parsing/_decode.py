@@ -30,7 +30,9 @@ def head_logits(arcs: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
     return torch.cat([words, root[..., None]], -1)
 
 
-def head_loss(local: bool, structure: Structure, arcs: Tensor, root: Tensor, batch: "dict[str, Tensor]") -> Tensor:
+def head_loss(
+    local: bool, structure: Structure, arcs: Tensor, root: Tensor, batch: "dict[str, Tensor]"
+) -> Tensor:
     """Negative log-likelihood of the heads of each sentence, (B).
 
     Of whole trees; or, if ``local``, of each word's head on its own.
@@ -51,7 +53,9 @@ def label_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(logits.mT, labels, ignore_index=-1, reduction="none").sum(1)
 
 
-def marginals(model: BiaffineParser, arcs: Tensor, root: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def marginals(
+    model: BiaffineParser, arcs: Tensor, root: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
     """Probabilities of arcs (B, N, N), [head, word], and of the root's children (B, N)."""
     if not model.local:
         found = tree(model.structure, arcs, root, lengths).marginals
@@ -69,7 +73,7 @@ def best_heads(model: BiaffineParser, arcs: Tensor, root: Tensor, lengths: Tenso
 
 
 def best_labels(logits: Tensor, heads: Tensor, root_label: int) -> Tensor:
-    """The predicted labels (B, N). ``root_label``, if any (>= 0), goes to root arcs and no others."""
+    """The predicted labels (B, N); ``root_label``, if there is one, for root arcs and no others."""
     if root_label < 0:
         return logits.argmax(-1)
     others = logits.clone()

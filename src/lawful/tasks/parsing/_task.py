@@ -1,6 +1,6 @@
 """The parsing task: heads and labels of the words of a treebank."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -80,7 +80,7 @@ class ParsingTask(TreebankTask[ParsingConfig]):
         """Words, heads and labels."""
         self._check(sentence)
         heads = gold_tree(sentence)
-        numbers = {
+        numbers: dict[str, Sequence[int]] = {
             "heads": heads,
             "lifted": projective(heads),
             "scored": [self.config.punctuation or not p for p in is_punctuation(sentence)],

@@ -45,7 +45,6 @@ class Table:
         for name, integers in (numbers or {}).items():
             self.numbers.setdefault(name, array("i")).extend(integers)
 
-
     def take(self, sentences: Ints) -> "Table":
         """The table of some of the sentences."""
         if len(sentences) == len(self) and (np.diff(sentences) == 1).all():

@@ -1,4 +1,4 @@
-"""What the tagging and the parsing task share: reading, dividing, encoding, predicting in groups."""
+"""What the tagging and the parsing task share: reading, dividing, encoding, predicting."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
