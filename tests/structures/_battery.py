@@ -11,10 +11,11 @@ everything is computed by summing over all structures in float64.
 """
 
 import copy
+import functools
 import itertools
 import math
 import pickle
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +51,7 @@ class Family:
     large: int = 30  # a size for float32 checks
     can_be_infeasible: bool = True
     fill: int = -1
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         return self.name
@@ -73,9 +74,9 @@ class Family:
 class Truth:
     """All of a tiny distribution, by enumeration, for one batch element."""
 
-    family: Family
-    structures: list[Hashable]
+    structures: list[Any]
     scores: Tensor
+    indicators: Tensor  # (structures, all parts of all potentials flattened)
     shapes: list[tuple[int, ...]]
 
     @property
@@ -86,27 +87,42 @@ class Truth:
     def probs(self):
         return (self.scores - self.log_partition).exp()
 
-    def marginals(self, weights=None):
-        out = [torch.zeros(s, dtype=torch.float64) for s in self.shapes]
-        for z, p in zip(self.structures, self.probs if weights is None else weights, strict=True):
-            for which, index in self.family.parts(z):
-                out[which][index] = out[which][index] + p
-        return out
+    def marginals(self):
+        return self.unflatten(self.probs @ self.indicators)
+
+    def unflatten(self, flat):
+        sizes = [math.prod(s) for s in self.shapes]
+        return [x.reshape(s) for x, s in zip(flat.split(sizes), self.shapes, strict=True)]
+
+
+@functools.cache
+def _flat_parts(family: Family, n: int, shapes: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Flat indices of the parts of each structure, (structures, parts), padded by -1."""
+    starts = [0, *itertools.accumulate(math.prod(s) for s in shapes)]
+    rows = []
+    for z in family.structures(n):
+        row = []
+        for which, index in family.parts(z):
+            flat = 0
+            for i, size in zip(index, shapes[which], strict=True):
+                flat = flat * size + i
+            row.append(starts[which] + flat)
+        rows.append(row)
+    width = max((len(r) for r in rows), default=0)
+    padded = [r + [-1] * (width - len(r)) for r in rows]
+    return torch.tensor(padded, dtype=torch.int64).reshape(len(rows), width)
 
 
 def truth(family: Family, potentials, n: int) -> Truth:
     """Enumerates; ``potentials`` have no batch dimensions and may be larger than ``n``."""
-    zs = family.structures(n)
-    if not zs:
-        scores = torch.full((1,), -INF, dtype=torch.float64)[:0]
-        return Truth(family, zs, scores, [tuple(p.shape) for p in potentials])
-    totals = []
-    for z in zs:
-        total = torch.zeros((), dtype=torch.float64)
-        for which, index in family.parts(z):
-            total = total + potentials[which].double()[index]
-        totals.append(total)
-    return Truth(family, zs, torch.stack(totals), [tuple(p.shape) for p in potentials])
+    shapes = [tuple(p.shape) for p in potentials]
+    parts = _flat_parts(family, n, tuple(shapes))
+    flat = torch.cat([p.double().flatten() for p in potentials])
+    used = parts >= 0
+    scores = torch.where(used, flat[parts.clamp(min=0)], 0.0).sum(1)
+    indicators = torch.zeros(len(parts), len(flat), dtype=torch.float64)
+    indicators.scatter_add_(1, parts.clamp(min=0), used.double())
+    return Truth(family.structures(n), scores, indicators, shapes)
 
 
 def layout(x) -> tuple[Tensor, ...]:
@@ -199,10 +215,8 @@ class Laws:
             close(d.score(zs), t.scores)
             close(d.log_prob(zs), t.scores - t.log_partition)
             for i in range(min(5, len(zs))):
-                weights = torch.zeros(len(zs), dtype=torch.float64)
-                weights[i] = 1
                 indicator = d.to_indicator(zs[i])
-                close(indicator, t.marginals(weights))
+                close(indicator, t.unflatten(t.indicators[i]))
                 assert torch.equal(d.from_indicator(indicator), zs[i])
                 close(d.log_prob(indicator), t.scores[i] - t.log_partition)
 
@@ -235,7 +249,7 @@ class Laws:
         n = family.sizes[-1]
         theta = family.random(n, (2,), seed=3)
         d = family.make(theta)
-        count = 4000
+        count = 2000
         g = torch.Generator().manual_seed(5)
         drawn = d.sample((count,), generator=g)
         assert drawn.shape == (count, 2, *d.event_shape)
@@ -243,12 +257,10 @@ class Laws:
         assert torch.equal(drawn, again)
         for b in range(2):
             t = truth(family, pick(family, theta, b), n)
-            index = {
-                tuple(family.encode(z, n).flatten().tolist()): i for i, z in enumerate(t.structures)
-            }
-            seen = torch.zeros(len(index))
-            for z in drawn[:, b]:
-                seen[index[tuple(z.flatten().tolist())]] += 1
+            zs = torch.stack([family.encode(z, n).flatten() for z in t.structures])
+            same = (drawn[:, b].reshape(count, 1, -1) == zs).all(-1)
+            assert same.any(1).all()
+            seen = same.sum(0).float()
             common = t.probs * count >= 5
             want = torch.cat([t.probs[common], t.probs[~common].sum()[None]]) * count
             have = torch.cat([seen[common], seen[~common].sum()[None]])
@@ -307,12 +319,7 @@ class Laws:
             rows.append(torch.cat([g.flatten() for g in grads]))
         H = torch.stack(rows)
         t = truth(family, [p.detach() for p in theta], n)
-        z = torch.zeros(len(t.structures), len(flat), dtype=torch.float64)
-        for i in range(len(t.structures)):
-            one = torch.zeros(len(t.structures), dtype=torch.float64)
-            one[i] = 1
-            z[i] = torch.cat([m.flatten() for m in t.marginals(one)])
-        centred = z - t.probs @ z
+        centred = t.indicators - t.probs @ t.indicators
         cov = centred.T @ (t.probs[:, None] * centred)
         close(H, cov)
         assert torch.linalg.eigvalsh(H).min() > -1e-9
@@ -579,7 +586,7 @@ class Laws:
         close(d.log_partition, e.log_partition, 1e-6)
         for m, w in zip(layout(d.marginals), layout(e.marginals), strict=True):
             assert m.dtype == dtype
-            close(m, w, 5e-3)
+            close(m, w, 5e-3, 1e-2)
         (grad,) = torch.autograd.grad(dot(d.marginals, layout(d.marginals)), theta[:1])
         assert grad.dtype == dtype
         assert_finite(grad)
@@ -693,6 +700,8 @@ class CompileLaws:
     families: tuple[Family, ...] = ()
 
     @pytest.mark.slow
+    # Raised inside the compiler itself when it traces any autograd.Function.
+    @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
     def test_compiles_without_graph_breaks(self, family, backend):
         n = family.sizes[-1]
         theta = leaves(family.random(n, (2,), dtype=torch.float32))

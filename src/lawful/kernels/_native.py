@@ -75,6 +75,17 @@ def _check(backend: str) -> None:
         raise expected("backend", '"auto", "native" or "reference"', repr(backend))
 
 
+# The compiler cannot trace a context variable or a cached loader; both are constants to it.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _forced_now() -> Backend:
+    return _forced.get()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _live() -> bool:
+    return native_status().live
+
+
 def use_native(backend: Backend, *tensors: torch.Tensor) -> bool:
     """Whether an operator on these tensors takes the compiled path.
 
@@ -86,13 +97,13 @@ def use_native(backend: Backend, *tensors: torch.Tensor) -> bool:
     """
     _check(backend)
     if backend == "auto":
-        backend = _forced.get()
+        backend = _forced_now()
     if backend == "reference":
         return False
     fits = all(t.device.type == "cpu" for t in tensors) and all(
         t.dtype in (torch.float32, torch.float64) for t in tensors if t.is_floating_point()
     )
-    if fits and native_status().live:
+    if fits and _live():
         return True
     if backend == "native":
         why = native_status().describe() if fits else "tensors are not float32/float64 on the CPU"

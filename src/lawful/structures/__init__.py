@@ -2,6 +2,8 @@
 
 from lawful.structures._categorical import Bernoulli as Bernoulli
 from lawful.structures._categorical import Categorical as Categorical
+from lawful.structures._chain import ChainParts as ChainParts
+from lawful.structures._chain import LinearChain as LinearChain
 from lawful.structures._distribution import StructuredDistribution as StructuredDistribution
 
-__all__ = ["Bernoulli", "Categorical", "StructuredDistribution"]
+__all__ = ["Bernoulli", "Categorical", "ChainParts", "LinearChain", "StructuredDistribution"]

@@ -110,7 +110,8 @@ class StructuredDistribution(Distribution):
 
     def _cached(self, name: str, make: Callable[[], T]) -> T:
         # A value made without a graph must not be served to someone who wants gradients.
-        key = (name, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        inference = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+        key = (name, torch.is_grad_enabled(), inference)
         if key not in self._cache:
             self._cache[key] = make()
         return cast(T, self._cache[key])
