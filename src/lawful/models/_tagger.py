@@ -20,17 +20,19 @@ class SoftmaxTaggerConfig(WordEncoderConfig):
 
 
 class TagScores(NamedTuple):
-    """Log-potentials of a chain of tags: unary (B, N, C), transition (C, C)."""
+    """Log-potentials of a chain of tags: unary (B, N, C), transition (C, C), start and end (C)."""
 
     unary: Tensor
     transition: Tensor
+    start: Tensor
+    end: Tensor
 
 
 class Tagger(nn.Module):
     """Log-potentials of the tags of a sentence.
 
     ``transition[i, j]`` scores tag i followed by tag j; ``start`` and ``end`` score the first and
-    last tag and are part of ``unary``. Without ``chained`` all three are zero and fixed.
+    last tag. Without ``chained`` all three are zero and fixed.
 
     Args:
         config: Sizes of the encoder.
@@ -71,10 +73,7 @@ class Tagger(nn.Module):
     def forward(self, words: Tensor, chars: Tensor, spelling: Tensor, lengths: Tensor) -> TagScores:
         """The potentials; arguments as of `WordEncoder.forward`."""
         unary = self.linear(self.encoder(words, chars, spelling, lengths))
-        steps = torch.arange(unary.shape[1], device=unary.device)
-        first = (steps == 0)[None, :, None]
-        last = (steps == lengths[:, None] - 1)[..., None]
-        return TagScores(unary + first * self.start + last * self.end, self.transition * 1)
+        return TagScores(unary, self.transition, self.start, self.end)
 
     def extra_repr(self) -> str:
         """Kind and number of tags."""

@@ -148,10 +148,17 @@ def _root_adjoint(
     prefix_bar[:1].scatter_(2, ends[:1], 1.0)
     for t in reversed(range(n)):
         starts = 1 if single else t + 1
-        _push(child_bar[..., None, : t + 1], prefix_bar[..., t + 1, None], at[:, :, t : t + 1, : t + 1])
+        _push(
+            child_bar[..., None, : t + 1],
+            prefix_bar[..., t + 1, None],
+            at[:, :, t : t + 1, : t + 1],
+        )
         # CR(u, t), u <= t, lives in a[u, t].
-        _push(bar[:, :, : t + 1, t, None], prefix_bar[..., t + 1, None].expand(-1, -1, t + 1),
-              child[..., : t + 1, None])
+        _push(
+            bar[:, :, : t + 1, t, None],
+            prefix_bar[..., t + 1, None].expand(-1, -1, t + 1),
+            child[..., : t + 1, None],
+        )
         weighted = _mul(child_bar[..., t], first[..., t])
         _push(prefix_bar[..., None, :starts], weighted[..., None], a[:, :, t : t + 1, :starts])
         _push(bar[:, :, t : t + 1, :starts], weighted[..., None], prefix[..., None, :starts])

@@ -88,7 +88,9 @@ class _Graph:
         self.node[keep] = new
         return keep
 
-    def _take_better(self, source: tuple[int | slice, ...], target: tuple[int | slice, ...]) -> None:
+    def _take_better(
+        self, source: tuple[int | slice, ...], target: tuple[int | slice, ...]
+    ) -> None:
         s, t, c, d = self.score[source], self.score[target], self.cost[source], self.cost[target]
         better = (c < d) | ((c == d) & (s > t))
         for x in (self.score, self.cost, self.head, self.tail):

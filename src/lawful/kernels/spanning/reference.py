@@ -69,9 +69,7 @@ def _a_root(w: Tensor, r: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return able.to(torch.uint8).argmax(-1), ~able.any(-1) & (lengths > 0)
 
 
-def _move_to_end(
-    w: Tensor, r: Tensor, real: Tensor, word: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _move_to_end(w: Tensor, r: Tensor, real: Tensor, word: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Swaps a word of each batch element with the last."""
     n = w.shape[-1]
     order = torch.arange(n, device=w.device).expand(len(w), n).clone()

@@ -67,9 +67,10 @@ def marginals(
 def best_heads(model: BiaffineParser, arcs: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
     """The predicted trees (B, N): -1 for the root's child, -2 in padding."""
     if model.decode == "mbr":
+        if not model.local:
+            return tree(model.structure, arcs, root, lengths).mbr
         arcs, root = marginals(model, arcs, root, lengths)
-    heads: Tensor = tree(model.structure, arcs, root, lengths).argmax
-    return heads
+    return tree(model.structure, arcs, root, lengths).argmax
 
 
 def best_labels(logits: Tensor, heads: Tensor, root_label: int) -> Tensor:

@@ -137,7 +137,14 @@ class TaggingTask(TreebankTask[TaggingConfig]):
 def chain(scores: TagScores, lengths: Tensor) -> LinearChain:
     """The distribution of tag sequences."""
     # Not validated: a loss that became NaN is for the training loop to report.
-    return LinearChain(scores.unary, scores.transition, lengths=lengths, validate_args=False)
+    return LinearChain(
+        scores.unary,
+        scores.transition,
+        lengths,
+        start=scores.start,
+        end=scores.end,
+        validate_args=False,
+    )
 
 
 class TaggingEvaluation(Evaluation):
