@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lawful.errors import InputError
-from lawful.models import SEQUENCE_MODELS, InputSpec, OutputSpec, build_sequence_model
+from lawful.models import (
+    SEQUENCE_MODELS,
+    InputSpec,
+    OutputSpec,
+    Recalling,
+    SABModelConfig,
+    build_sequence_model,
+)
 from lawful.models._recurrent import truncation_blocks
 from lawful.models._transformer import sinusoidal_positions
 
@@ -21,6 +28,7 @@ SMALL = {
     "lstm-tbptt": {"hidden": 8, "k_trunc": 3},
     "lstm-attention": {"hidden": 8},
     "transformer": {"width": 8, "heads": 2, "feedforward": 16, "dropout": 0.0},
+    "sab": {"hidden": 8, "k_top": 2, "k_att": 1, "k_trunc": 3},
 }
 VARIANTS = [
     ("lstm", {}),
@@ -29,6 +37,8 @@ VARIANTS = [
     ("lstm-tbptt", {"phase": "end", "layers": 2}),
     ("lstm-attention", {}),
     ("lstm-attention", {"feedback": True}),
+    ("sab", {}),
+    ("sab", {"k_att": 2, "layers": 2, "preset": "stable", "cell": "gru"}),
     ("transformer", {}),
     ("transformer", {"causal": True, "positions": "learned", "max_length": 16}),
 ]
@@ -255,6 +265,54 @@ def test_transformer_knows_the_order():
     assert (model(x) - model(swapped)).abs().max() > 1e-4
 
 
+def test_sab_is_the_layer_with_a_readout_of_both():
+    config = SABModelConfig(
+        hidden=8, k_top=2, k_att=2, k_trunc=3, score_grad="params_only", mental_updates=1, hops=2,
+        recall_scale=0.5, max_memories=3, phase="end", truncation="window",
+    )  # fmt: skip
+    model = build_sequence_model(config, VALUES, OutputSpec(4, True))
+    layer = model.rnn.config
+    for name in ("k_top", "k_att", "k_trunc", *config.knobs()):
+        assert getattr(layer, name) == getattr(config, name), name
+    assert len(config.knobs()) == 7
+    x = sample(VALUES)
+    output, _ = model.rnn(x)
+    assert output.shape[-1] == 16
+    torch.testing.assert_close(model(x), model.readout.linear(output))
+
+
+def test_sab_preset_holds_where_nothing_else_is_said():
+    model = build_sequence_model(
+        SABModelConfig(hidden=8, preset="release", k_att=2), VALUES, OutputSpec(4, True)
+    )
+    assert model.rnn.config.score == "additive_release"
+    assert model.rnn.config.phase == "end"
+
+
+def test_sab_credit_goes_beyond_the_cut_only_through_memories():
+    model = make("sab", {"k_att": 3, "k_trunc": 3, "mental_updates": 0})
+    assert isinstance(model, Recalling)
+    assert not isinstance(make("lstm", {}), Recalling)
+    x = sample(VALUES)
+    credit = model.credit(x) > 0
+    block = torch.arange(9) // 3
+    within = (block[:, None] == block[None]) & torch.ones(9, 9, dtype=torch.bool).tril()
+    assert (credit & within).equal(within)
+    assert not credit.triu(1).any()
+    full = make("sab", {"k_att": 3, "k_trunc": 3})
+    beyond = (full.credit(x) > 0) & ~within
+    assert beyond[6:, :3].any()
+
+
+def test_sab_recall_is_causal_and_from_what_was_stored():
+    weights = make("sab", {"k_att": 2}).recalled(sample(VALUES))
+    assert weights.shape == (5, 9, 9)
+    assert weights.triu().abs().max() == 0
+    assert (weights[:, :, 0::2] == 0).all()  # stored after steps 1, 3, 5, 7
+    torch.testing.assert_close(weights.sum(-1)[:, 2:], torch.ones(5, 7))
+    assert ((weights > 1e-6).sum(-1) <= 2).all()
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "words"),
     [
@@ -266,6 +324,13 @@ def test_transformer_knows_the_order():
         ("lstm-attention", {"hidden": -4}, "hidden"),
         ("transformer", {"width": 10, "heads": 4}, r"width: expected a multiple of heads \(4\)"),
         ("transformer", {"heads": 0}, "heads"),
+        ("sab", {"k_top": 0}, "k_top: expected a whole number of at least 1, got 0"),
+        ("sab", {"k_top": -3}, "k_top"),
+        ("sab", {"k_trunc": 0}, "k_trunc"),
+        ("sab", {"k_att": 0}, "k_att"),
+        ("sab", {"hops": 0}, "hops"),
+        ("sab", {"max_memories": 0}, "max_memories"),
+        ("sab", {"mental_updates": -1}, "mental_updates"),
     ],
 )
 def test_impossible_settings(name, bad, words):
@@ -291,6 +356,13 @@ def test_impossible_settings(name, bad, words):
 def test_refuses_bad_input(inputs, x, lengths, words):
     with pytest.raises(InputError, match=words):
         make("lstm", {}, inputs)(x, lengths)
+
+
+def test_legal_extremes_of_sab():
+    x = sample(VALUES)
+    for extra in ({"k_trunc": 100}, {"k_att": 100}, {"k_top": 100}, {"mental_updates": 0}):
+        out = make("sab", extra)(x)
+        assert out.isfinite().all()
 
 
 def test_learned_positions_have_an_end():

@@ -200,7 +200,10 @@ def test_contract_of_the_class(name):
     assert cls.summary
     assert cls.data_help
     assert cls.default_model in cls.models
-    assert cls.models is SEQUENCE_MODELS
+    assert list(cls.models) == list(SEQUENCE_MODELS)
+    for kind, config in cls.models.items():
+        assert issubclass(config, SEQUENCE_MODELS[kind])
+        config()  # the defaults are legal
     assert json.dumps(dict(cls.train_defaults))
 
 

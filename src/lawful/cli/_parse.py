@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,15 +33,21 @@ def parse(cls: type[T], args: Sequence[str], *, prog: str, description: str, def
 
 
 def _one_line(box: str) -> str:
-    """The message inside tyro's frame, with its suggestion, as a single line."""
-    inside = [x.strip("│╭╮╰╯ \t") for x in box.splitlines() if x.startswith("│")]
+    """The message inside tyro's frame, with its suggestion, as a single line.
+
+    The frame is drawn with box characters, or with dashes and blanks where the terminal's encoding
+    has none: its first line is a title, rules divide it into parts, the first is the message.
+    """
     parts: list[list[str]] = [[]]
-    for line in inside:
-        if line and set(line) == {"─"}:
+    for line in (x.strip("│╭╮╰╯| \t") for x in box.strip().splitlines()[1:]):
+        if line and set(line) <= {"─", "-"}:
             parts.append([])
         elif line:
             parts[-1].append(line)
-    message = " ".join(parts[0]) or box.strip()
+    parts = [p for p in parts if p] or [[box.strip()]]
+    message = " ".join(parts[0])
+    # An error of a whole config object is told by the object's own words, which name the field.
+    message = re.sub(r"^Error parsing [a-z_]+: (?=[a-z_]+: )", "", message)
     for part in parts[1:]:
         if part and part[0].startswith("Perhaps you meant"):
             options = [x.split()[0] for x in part[1:] if x.startswith("--")]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from lawful._version import __version__
 from lawful.cli._parse import as_arguments, parse, read_config
@@ -24,7 +24,7 @@ class RunOptions:
     """Where the run goes and how it starts."""
 
     data: Path | None = None
-    """The user's file or folder, as the task wants it; without, what is embedded or generated."""
+    """Your own data; by default what the task embeds or generates."""
     out: Path | None = None
     """Run folder; by default a fresh one under runs/."""
     resume: bool = False
@@ -35,6 +35,8 @@ class RunOptions:
     """YAML or JSON file of settings; options on the command line win over it."""
     progress: bool = True
     """Show a progress display."""
+    report: bool = True
+    """Draw the report page at the end; `lawful report` draws it later."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Settings:
             "task": self.task_class.name,
             "model": self.model,
             "seed": self.options.seed,
-            "data": None if self.options.data is None else str(self.options.data),
+            "data": None if self.options.data is None else str(self.options.data.resolve()),
             "task_config": plain(self.task_config),
             "model_config": plain(self.model_config),
             "train_config": plain(self.train_config),
@@ -91,11 +93,13 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
     from_file = read_config(first.config) if first.config else {}
     model = first.model or from_file.get("model") or (stored and stored["model"])
     model = model or task_class.default_model
+    if stored is not None:
+        _check_same({"model": (stored["model"], model)})
     early: list[str] = []
     if stored is not None:
         for part in ("task_config", "model_config", "train_config"):
             early += as_arguments(stored[part], first.out)
-        early += ["--seed", str(stored["seed"]), *_data_argument(stored.get("data"))]
+        early += ["--seed", str(stored["seed"]), "--data", str(stored["data"])]
     if from_file:
         early += as_arguments(from_file, first.config)
     settings = _parse_all(task_class, str(model), [*early, *args])
@@ -104,24 +108,16 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
     return settings
 
 
-def _data_argument(data: str | Path | None) -> list[str]:
-    return [] if data is None else ["--data", str(data)]
-
-
 def restore(run: RunFolder, data: Path | None = None) -> Settings:
-    """The settings of a finished or interrupted run, for evaluation and prediction.
-
-    Args:
-        run: The run.
-        data: Other data than the run was trained on.
-    """
+    """The settings of a finished or interrupted run, for evaluation and prediction."""
     stored = run.config()
     try:
         task_class = get_task(stored["task"])
-        args = _data_argument(data or stored.get("data"))
+        args: list[str] = []
         for part in ("task_config", "model_config", "train_config"):
             args += as_arguments(stored[part], run.path)
         args += ["--seed", str(stored["seed"]), "--model", stored["model"]]
+        args += ["--data", str(data or stored["data"])]
     except (KeyError, TypeError) as error:
         raise InputError(f"run: {run.path / 'config.json'} lacks {error}") from None
     return _parse_all(task_class, stored["model"], args)
@@ -157,11 +153,15 @@ def _stored(first: argparse.Namespace, task_class: type[Task[Any]]) -> dict[str,
 
 def _check_resume(stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses to continue a run under other settings than it was started with."""
-    pairs = {name: (stored.get(name), now[name]) for name in ("model", "seed", "data")}
+    pairs = {name: (stored[name], now[name]) for name in ("seed", "data")}
     for part in ("task_config", "model_config", "train_config"):
         for name, value in now[part].items():
             if name not in RESUMABLE:
                 pairs[name] = (stored[part].get(name), value)
+    _check_same(pairs)
+
+
+def _check_same(pairs: Mapping[str, tuple[Any, Any]]) -> None:
     for name, (old, new) in pairs.items():
         if _norm(old) != _norm(new):
             raise InputError(
@@ -175,7 +175,7 @@ def _norm(value: Any) -> Any:
 
 
 def _parse_all(task_class: type[Task[Any]], model: str, args: Sequence[str]) -> Settings:
-    from tyro.conf import OmitArgPrefixes
+    from tyro.conf import OmitArgPrefixes, arg
 
     if model not in task_class.models:
         allowed = ", ".join(sorted(task_class.models))
@@ -186,13 +186,13 @@ def _parse_all(task_class: type[Task[Any]], model: str, args: Sequence[str]) -> 
     defaults = {
         "run": RunOptions(),
         "task": task_class.Config(),
-        "net": model_class(**task_class.model_defaults.get(model, {})),
-        "loop": TrainConfig(**task_class.train_defaults),
+        "network": model_class(**task_class.model_defaults.get(model, {})),
+        "training": TrainConfig(**task_class.train_defaults),
     }
-    names = Literal[tuple(task_class.models)]  # type: ignore[valid-type]
+    names: Any = Annotated[Literal[tuple(task_class.models)], arg(help="Which network to train.")]
     fields: list[Any] = [("model", names, dataclasses.field(default=model))]
     for name, value in defaults.items():
-        kind = OmitArgPrefixes[type(value)]  # type: ignore[misc, valid-type]
+        kind: Any = OmitArgPrefixes[type(value)]  # type: ignore[misc]
         fields.append((name, kind, dataclasses.field(default=value)))
     cls: Any = dataclasses.make_dataclass("Train", fields, frozen=True)
     got = parse(
@@ -202,4 +202,4 @@ def _parse_all(task_class: type[Task[Any]], model: str, args: Sequence[str]) -> 
         description=f"{task_class.summary}\n\nData: {task_class.data_help}",
         default=cls(model=model, **defaults),
     )
-    return Settings(task_class, got.model, got.task, got.net, got.loop, got.run)
+    return Settings(task_class, got.model, got.task, got.network, got.training, got.run)

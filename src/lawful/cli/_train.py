@@ -68,7 +68,7 @@ def run_training(settings: Settings) -> int:
         if status == "interrupted":
             print(f"\nstopped at step {result['steps']}; continue with --out {path} --resume")
         else:
-            _finish(task, trainer, result)
+            _finish(task, trainer, result, with_report=options.report)
     fabric.barrier()
     return 130 if status == "interrupted" else 0
 
@@ -95,8 +95,7 @@ def _announce(settings: Settings, trainer: Any, speak: bool) -> None:
     )
 
 
-def _finish(task: Any, trainer: Any, result: dict[str, Any]) -> None:
-    from lawful.reports import write_report
+def _finish(task: Any, trainer: Any, result: dict[str, Any], *, with_report: bool) -> None:
     from lawful.tasks import exhibits
     from lawful.training import certify
 
@@ -104,11 +103,13 @@ def _finish(task: Any, trainer: Any, result: dict[str, Any]) -> None:
     certificate = certify(task, trainer.model, task.source("test"))
     if certificate.rows:
         certificate.save(trainer.run.path / "certificate.json")
-    page = write_report(trainer.run.path)
     print_result(result)
     if certificate.rows:
         print(f"laws: {certificate.summary()}")
-    print(f"report: {page}")
+    if with_report:
+        from lawful.reports import write_report
+
+        print(f"report: {write_report(trainer.run.path)}")
 
 
 def print_result(result: dict[str, Any]) -> None:

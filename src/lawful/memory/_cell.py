@@ -8,8 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from lawful.errors import InputError, NumericalWarning, expected
-from lawful.kernels import Backend
-from lawful.kernels.sab import Read, SABConfig, SABState, Scorer, make_schedule, run_reference
+from lawful.kernels import Backend, use_native
+from lawful.kernels.sab import (
+    Read,
+    SABConfig,
+    SABState,
+    Scorer,
+    make_schedule,
+    reasons,
+    run_native,
+    run_reference,
+)
 from lawful.kernels.sab.config import choose
 from lawful.memory import _recurrence
 from lawful.memory._recurrence import CellFactory
@@ -211,12 +220,33 @@ class SABCell(nn.Module):
         if state is None:
             state = self.initial_state(x.shape[0], x.device, _state_dtype(x))
         self.check_state(state, x.shape[0])
-        plan = make_schedule(state.steps, x.shape[1], self.config, lengths, reset)
+        steps = x.shape[1]
+        plan = make_schedule(state.steps, steps, self.config, lengths, reset)
         if lengths is not None:
             x = torch.where(plan.active[..., None], x, 0.0)
         if not torch.compiler.is_compiling() and not bool(torch.isfinite(x).all()):
             raise expected("x", "finite numbers", "NaN or infinity")
+        backend = self.backend if backend is None else backend
+        if steps and not record and self._native(backend, x, state, reset):
+            return *run_native(x, state, plan, self.cell, self._score_weights(), self.config), []
         return run_reference(x, state, plan, self._recurrence, self.scorer, self.config, record)
+
+    def _native(self, backend: Backend, x: Tensor, state: SABState, reset: Tensor | None) -> bool:
+        """Whether the compiled path serves this call; "native" insists on it."""
+        why = reasons(self.config)
+        if type(self.cell) is not nn.LSTMCell:
+            why.append("cells other than lstm")
+        if reset is not None and self.config.init_memory == "zero":
+            why.append('init_memory="zero" with reset')
+        tensors = (x, *self.parameters(), *state.recurrent, state.memory)
+        amp = torch.is_autocast_enabled(x.device.type)
+        if not amp and len({t.dtype for t in tensors}) > 1:
+            why.append("tensors of several dtypes")
+        if not why:
+            return use_native(backend, *tensors[1:] if amp else tensors)
+        if backend == "native":
+            raise expected("backend", "auto or reference", "native", f"not for {', '.join(why)}")
+        return False
 
     def _recurrence(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return _recurrence.step(self.cell, x, states)

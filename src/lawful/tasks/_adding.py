@@ -128,6 +128,10 @@ class AddingTask(SequenceTask[AddingConfig]):
         """Mean squared error, as "loss" and "mse"."""
         return MeanEvaluation(_measure)
 
+    def baselines(self) -> dict[str, float]:
+        """Mean squared error of always answering the mean: the variance of the target."""
+        return {"constant": 1 / 24 if self.config.target == "half" else 1 / 6}
+
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Examples, answers against the truth, errors by length, recall and credit."""
         model.eval()

@@ -125,6 +125,10 @@ class Task(ABC, Generic[C]):
         """What a person wants to see of a trained model: tables, heat maps, examples, ..."""
         return []
 
+    def baselines(self) -> dict[str, float]:
+        """What the metric is without learning (chance, a constant answer), by name."""
+        return {}
+
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
         """Predictions for the user's own input, one plain dict per item (JSON-ready)."""
         raise InputError(f"task {self.name} does not predict from files")

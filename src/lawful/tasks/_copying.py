@@ -137,6 +137,10 @@ class CopyingTask(SequenceTask[CopyingConfig]):
         """Cross-entropy over all steps ("loss") and the last ten, accuracy over the last ten."""
         return MeanEvaluation(_measure)
 
+    def baselines(self) -> dict[str, float]:
+        """Accuracy of guessing a digit."""
+        return {"chance": 1 / SYMBOLS}
+
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Sequences, accuracy by position and by length, recall and credit."""
         model.eval()

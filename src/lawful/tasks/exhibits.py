@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+
+from lawful.errors import expected
 
 Array = npt.NDArray[Any]
 
@@ -29,10 +32,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A matrix drawn as an image: attention, credit, confusion counts."""
+    """A matrix drawn as an image: attention, credit, confusion counts.
+
+    ``values`` of shape (panels, rows, columns) are drawn side by side on one colour scale (heads
+    of an attention layer, say), each under its name in ``panels``.
+    """
 
     title: str
-    values: Array  # (rows, columns)
+    values: Array  # (rows, columns) or (panels, rows, columns)
     xlabel: str = ""
     ylabel: str = ""
     xticks: Sequence[str] | None = None
@@ -40,22 +47,32 @@ class Heatmap:
     scale: Literal["sequential", "diverging"] = "sequential"
     annotate: bool = False  # write the numbers into the cells
     note: str = ""
+    panels: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Images:
-    """A grid of pictures with captions; ``good`` marks each as right or wrong, if given."""
+    """A grid of pictures with captions; ``good`` marks each as right or wrong, if given.
+
+    ``columns`` fixes the pictures per row: original, masked and completed beside each other, or
+    the steps of a film strip.
+    """
 
     title: str
     images: Array  # (n, height, width) or (n, height, width, 3), in [0, 1]
     captions: Sequence[str]
     good: Sequence[bool] | None = None
     note: str = ""
+    columns: int | None = None
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines over a common axis."""
+    """Lines over a common axis: energies, ROC and precision-recall curves, spectra.
+
+    ``muted`` names series that are references (chance, a baseline): grey and dashed. ``bands``
+    gives some series a shaded range (lower, upper) at their own x.
+    """
 
     title: str
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name -> (x, y)
@@ -64,6 +81,10 @@ class Curves:
     log_x: bool = False
     log_y: bool = False
     note: str = ""
+    style: Literal["line", "points", "steps"] = "line"
+    equal_axes: bool = False  # one unit is as long on x as on y: unit circles, ROC curves
+    muted: Sequence[str] = ()
+    bands: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,26 +132,41 @@ def save(exhibits: Sequence[Exhibit], folder: Path) -> None:
     np.savez_compressed(scratch, **arrays)  # type: ignore[arg-type]
     scratch.replace(folder / "exhibits.npz")
     scratch = folder / ".exhibits.tmp.json"
-    scratch.write_text(json.dumps(items, indent=1, default=_plain) + "\n")
+    scratch.write_text(json.dumps(items, indent=1, default=_plain) + "\n", encoding="utf-8")
     scratch.replace(folder / "exhibits.json")
 
 
 def load(folder: Path) -> list[Exhibit]:
-    """Reads back what `save` wrote; an empty list where nothing was saved."""
+    """Reads back what `save` wrote; an empty list where nothing was saved.
+
+    Raises:
+        InputError: the files are damaged, or written by a version with other kinds or fields.
+    """
     path = folder / "exhibits.json"
     if not path.is_file():
         return []
-    with np.load(folder / "exhibits.npz") as arrays:
-        stored = {k: arrays[k] for k in arrays.files}
-    result = []
-    for i, item in enumerate(json.loads(path.read_text())):
-        kind = _KINDS[item.pop("kind")]
-        own = {k.split(".", 1)[1]: v for k, v in stored.items() if k.split(".", 1)[0] == str(i)}
-        result.append(kind(**item, **own))
-    return result
+    try:
+        with (folder / "exhibits.npz").open("rb") as stream, np.load(stream) as arrays:
+            stored = {k: arrays[k] for k in arrays.files}
+        items = json.loads(path.read_text(encoding="utf-8"))
+        return [_revive(i, item, stored) for i, item in enumerate(items)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+        raise expected(
+            str(folder), "exhibits as lawful writes them", f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _revive(index: int, item: dict[str, Any], stored: Mapping[str, Array]) -> Exhibit:
+    kind = _KINDS[item.pop("kind")]
+    own: dict[str, Any] = {
+        k.split(".", 1)[1]: v for k, v in stored.items() if k.split(".", 1)[0] == str(index)
+    }
+    return kind(**item, **own)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     raise TypeError(f"cannot store {type(value).__name__} in an exhibit")

@@ -306,6 +306,7 @@ class Trainer:
             "metric": self.task.metric,
             "higher_is_better": self.task.higher_is_better,
             "best_valid": self.at.best_valid,
+            "baselines": self.task.baselines(),
             "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
             "seconds": round(self.at.seconds, 3),
         }

@@ -30,6 +30,11 @@ class Schedule:
     steps: Tensor
     final: Tensor
 
+    def part(self, steps: slice) -> "Schedule":
+        """The schedule of some of the steps; ``final`` is right only after the last part."""
+        columns = (self.active, self.reset, self.cut, self.store, self.steps)
+        return Schedule(*(c[:, steps] for c in columns), self.final)
+
 
 def make_schedule(
     done: Tensor, steps: int, config: SABConfig, lengths: Tensor | None, reset: Tensor | None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lawful.errors import InputError, expected
-from lawful.models import InputSpec, OutputSpec
+from lawful.models import SEQUENCE_MODELS, InputSpec, OutputSpec, SABModelConfig
 from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split
 from lawful.tasks._random import permutation
 from lawful.tasks._sequence import SequenceTask, run
@@ -52,6 +52,18 @@ class PixelsConfig:
             raise expected(
                 "valid_share and test_share", "shares above 0 with a sum below 1", shares
             )
+
+
+@dataclass(frozen=True)
+class PixelsSABConfig(SABModelConfig):
+    """Recurrent network with sparse attentive backtracking, sized for the embedded digits."""
+
+    hidden: int = 64
+    """Width of the state."""
+    k_att: int = 4
+    """Store the state after every so many steps."""
+    k_trunc: int = 8
+    """Steps between cuts of the gradient along the recurrence."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,7 @@ class PixelsTask(SequenceTask[PixelsConfig]):
         "class folders of equal-sized pictures, or an .npz file; without: scikit-learn's digits"
     )
     Config = PixelsConfig
+    models: ClassVar[Mapping[str, type[Any]]] = {**SEQUENCE_MODELS, "sab": PixelsSABConfig}
     metric = "accuracy"
     higher_is_better = True
     train_defaults: ClassVar[Mapping[str, Any]] = {"epochs": 30, "batch_size": 64, "lr": 3e-3}
@@ -176,6 +189,11 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     def evaluation(self) -> Evaluation:
         """Mean cross-entropy and accuracy."""
         return MeanEvaluation(_measure)
+
+    def baselines(self) -> dict[str, float]:
+        """Test accuracy of always naming the commonest class."""
+        labels = self.images.test.labels
+        return {"commonest class": float(np.bincount(labels).max() / len(labels))}
 
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Accuracy by class, confusion, examples, and what was recalled."""

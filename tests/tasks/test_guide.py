@@ -1,0 +1,11 @@
+"""What the guide shows is what happens."""
+
+import doctest
+from pathlib import Path
+
+
+def test_the_guide_of_tasks():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "tasks.md"
+    outcome = doctest.testfile(str(guide), module_relative=False)
+    assert outcome.attempted > 8
+    assert outcome.failed == 0
