@@ -8,7 +8,7 @@ NER = """\
 
 Anna NNP B-PER
 Berg  NNP   I-PER
-left VBD O 
+left VBD O@
 Oslo\tNNP\tB-LOC
 
 # NN O
@@ -16,7 +16,7 @@ ok NN O
 
 -DOCSTART- -X- O
 
-"""
+""".replace("@", " ")
 
 
 def read(text, **options):

@@ -141,7 +141,7 @@ def test_bad_encoding_names_the_line_and_byte():
 
 @pytest.mark.parametrize("text", ["", "\n\n", " \n"])
 def test_empty_file_is_refused(text):
-    with pytest.raises(InputError, match="x.conllu: .*without sentences"):
+    with pytest.raises(InputError, match=r"x.conllu: .*without sentences"):
         read(text)
 
 

@@ -23,7 +23,9 @@ SHARES = Shares(0.2, 0.2)
 
 
 def add(table, sentence):
-    table.add(sentence.forms, {"upos": sentence.column(3)}, {"length": [len(f) for f in sentence.forms]})
+    table.add(
+        sentence.forms, {"upos": sentence.column(3)}, {"length": [len(f) for f in sentence.forms]}
+    )
 
 
 def words(max_chars=10):

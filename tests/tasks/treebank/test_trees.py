@@ -54,7 +54,9 @@ def test_lifting_moves_only_what_it_must():
     assert projective([1, 2, -1, 2, 5, 1]) == [1, 2, -1, 2, 5, 2]
 
 
-@given(st.integers(1, 30).flatmap(lambda n: st.lists(st.integers(-1, n - 1), min_size=n, max_size=n)))
+@given(
+    st.integers(1, 30).flatmap(lambda n: st.lists(st.integers(-1, n - 1), min_size=n, max_size=n))
+)
 def test_cycles_are_found(heads):
     word = in_cycle(heads)
     free = all(_reaches_root(heads, i) for i in range(len(heads)))
@@ -70,8 +72,6 @@ def test_cycles_are_found(heads):
 
 def test_punctuation_by_tag_or_by_sign():
     rows = [("x", "PUNCT"), (",", "SYM"), ("...", "_"), ("a.", "_"), ("«", "_"), ("$", "_")]
-    text = "".join(
-        f"{i}\t{f}\t_\t{u}\t_\t_\t_\t_\t_\t_\n" for i, (f, u) in enumerate(rows, 1)
-    )
+    text = "".join(f"{i}\t{f}\t_\t{u}\t_\t_\t_\t_\t_\t_\n" for i, (f, u) in enumerate(rows, 1))
     (sentence,) = read_conllu([x.encode() + b"\n" for x in text.split("\n")], "x")
     assert is_punctuation(sentence) == [True, False, True, False, True, False]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lawful.errors import InputError, expected
 from lawful.models import BiaffineParser, LocalParserConfig, TreeParserConfig
-from lawful.tasks._base import Batch, Evaluation, Split
+from lawful.tasks._base import Batch, Evaluation, Split, batches
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.parsing._decode import (
     PADDING,
@@ -35,6 +35,7 @@ from lawful.tasks.treebank._task import (
     TreebankConfig,
     TreebankTask,
     inputs,
+    most_frequent,
     write_sentences,
 )
 
@@ -155,6 +156,16 @@ class ParsingTask(TreebankTask[ParsingConfig]):
         from lawful.tasks.parsing._exhibits import parsing_exhibits
 
         return parsing_exhibits(self, model, split)
+
+    def baselines(self) -> dict[str, float]:
+        """LAS of hanging every word on the one before it, with the word's most frequent label."""
+        train = self.source("train")
+        usual = most_frequent(train, "labels", len(self.labels), self.known().word_ids)
+        evaluation = self.evaluation()
+        for batch in batches(self.source("test"), 256):
+            heads = torch.arange(-1, batch["heads"].shape[1] - 1).expand_as(batch["heads"])
+            evaluation._count(heads, usual[batch["words"]], batch)
+        return {"previous word": evaluation.compute()["las"]}
 
     def parse(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Predicted heads and labels, (B, N) each."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lawful.errors import InputError
 from lawful.models import CRFTaggerConfig, SoftmaxTaggerConfig, Tagger, TagScores
 from lawful.structures import LinearChain
-from lawful.tasks._base import Batch, Evaluation, Split
+from lawful.tasks._base import Batch, Evaluation, Split, batches
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.treebank import ENDINGS, Lexicon, Sentence, Table, TagColumn, is_bio, spans
 from lawful.tasks.treebank._task import (
@@ -19,6 +19,7 @@ from lawful.tasks.treebank._task import (
     TreebankConfig,
     TreebankTask,
     inputs,
+    most_frequent,
     write_sentences,
 )
 
@@ -97,6 +98,15 @@ class TaggingTask(TreebankTask[TaggingConfig]):
     def evaluation(self) -> "TaggingEvaluation":
         """Accuracy, also on unknown words; span scores where tags mark spans."""
         return TaggingEvaluation(self.tags)
+
+    def baselines(self) -> dict[str, float]:
+        """Accuracy of giving every word its most frequent tag."""
+        usual = most_frequent(self.source("train"), "tags", len(self.tags), self.known().word_ids)
+        right = total = 0
+        for batch in batches(self.source("test"), 256):
+            right += int((usual[batch["words"]] == batch["tags"]).sum())
+            total += int(batch["lengths"].sum())
+        return {"most frequent tag": right / max(total, 1)}
 
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Scores by tag, confusions, transitions, and tagged sentences."""

@@ -191,6 +191,15 @@ def _similar(lengths: Ints) -> Iterator[list[int]]:
         yield rows
 
 
+def most_frequent(source: TreebankSource, column: str, values: int, words: int) -> torch.Tensor:
+    """For each word id, the value of a column it most often has; of all words for an unseen one."""
+    ids, flat = source.words.type_words[source.words.types], source.columns[column].flat
+    counts = np.zeros((words, values), dtype=np.int64)
+    np.add.at(counts, (ids, flat), 1)
+    seen = counts.sum(1) > 0
+    return torch.from_numpy(np.where(seen, counts.argmax(1), counts.sum(0).argmax()))
+
+
 def write_sentences(sentences: Iterable[Sentence], out: Path) -> None:
     """Writes sentences to a file, line endings as they are."""
     with out.open("w", encoding="utf-8", newline="") as file:
@@ -205,5 +214,6 @@ __all__ = [
     "TreebankSource",
     "TreebankTask",
     "inputs",
+    "most_frequent",
     "write_sentences",
 ]
