@@ -179,7 +179,7 @@ def test_attachment_scores_by_hand(tmp_path, punctuation):
     heads = torch.tensor([[1, -1, 1, 1], [1, -1, 0, 2]])
     found = torch.tensor([right, [right[0], right[1], right[2], right[3]]])
     found[0, 2] = labels["punct"]
-    evaluation._count(heads, found, batch)
+    evaluation.count(heads, found, batch)
     got = evaluation.compute()
     total = 8 if punctuation else 6
     wrong = 2 if punctuation else 1
@@ -198,7 +198,7 @@ def test_subtypes_count_in_their_own_score_only(tmp_path):
     other = gold.clone()
     subtype, plain = task.labels.index("nsubj:pass"), task.labels.index("nsubj")
     other[0] = plain if int(gold[0]) == subtype else subtype
-    evaluation._count(torch.tensor([[1, -1, 1, 1]]), other[None], source.batch([0]))
+    evaluation.count(torch.tensor([[1, -1, 1, 1]]), other[None], source.batch([0]))
     got = evaluation.compute()
     assert (got["uas"], got["las"], got["las_subtypes"]) == (1.0, 1.0, 0.75)
 
@@ -214,7 +214,7 @@ def test_labels_new_to_the_run_are_wrong_unless_the_universal_part_is_right(tmp_
     assert batch["labels"][0, 0] == batch["labels"][0, 2] == -1
     labels = [task.labels.index(x) for x in ("nsubj", "root", "obj", "punct")]
     evaluation = ParsingEvaluation(task.coarse(), task.root_label)
-    evaluation._count(torch.tensor([[1, -1, 1, 1]]), torch.tensor([labels]), batch)
+    evaluation.count(torch.tensor([[1, -1, 1, 1]]), torch.tensor([labels]), batch)
     got = evaluation.compute()
     assert (got["uas"], got["las"], got["las_subtypes"]) == (1.0, 0.75, 0.5)
     model = build(task)
@@ -308,8 +308,8 @@ def test_exhibits_show_trees_and_scores(tmp_path, loaded):
 def test_baseline_by_hand(tmp_path):
     path = tmp_path / "x.conllu"
     path.write_text(ROWS * 10)
-    # Heads: the previous word, the root first: only "red" is right, and its label too.
-    assert make(path).baselines() == {"previous word": 1 / 4}
+    # Hung on the word before it, only "red" is right; on the one after, only "She".
+    assert make(path).baselines() == {"previous word": 1 / 4, "next word": 1 / 4}
 
 
 def test_from_the_command_line(tmp_path, capsys):

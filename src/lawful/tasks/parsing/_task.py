@@ -158,14 +158,19 @@ class ParsingTask(TreebankTask[ParsingConfig]):
         return parsing_exhibits(self, model, split)
 
     def baselines(self) -> dict[str, float]:
-        """LAS of hanging every word on the one before it, with the word's most frequent label."""
+        """LAS of hanging every word on its neighbour, with the word's most frequent label."""
         train = self.source("train")
         usual = most_frequent(train, "labels", len(self.labels), self.known().word_ids)
-        evaluation = self.evaluation()
+        before, after = self.evaluation(), self.evaluation()
         for batch in batches(self.source("test"), 256):
-            heads = torch.arange(-1, batch["heads"].shape[1] - 1).expand_as(batch["heads"])
-            evaluation._count(heads, usual[batch["words"]], batch)
-        return {"previous word": evaluation.compute()["las"]}
+            steps, labels = torch.arange(batch["heads"].shape[1]), usual[batch["words"]]
+            last = steps == batch["lengths"][:, None] - 1
+            before.count((steps - 1).expand_as(last), labels, batch)
+            after.count(torch.where(last, ROOT, steps + 1), labels, batch)
+        return {
+            "previous word": before.compute()["las"],
+            "next word": after.compute()["las"],
+        }
 
     def parse(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Predicted heads and labels, (B, N) each."""
@@ -235,9 +240,10 @@ class ParsingEvaluation(Evaluation):
         self.loss += float(loss.sum())
         self.words += int(batch["lengths"].sum())
         heads = best_heads(model, arcs, root, batch["lengths"])
-        self._count(heads, best_labels(model.labels(states, heads), heads, self.root_label), batch)
+        self.count(heads, best_labels(model.labels(states, heads), heads, self.root_label), batch)
 
-    def _count(self, heads: Tensor, labels: Tensor, batch: Batch) -> None:
+    def count(self, heads: Tensor, labels: Tensor, batch: Batch) -> None:
+        """Compares predicted heads and labels (B, N) with those of a batch."""
         scored = batch["scored"] > 0
         right = (heads == batch["heads"]) & scored
         coarse = self.coarse.to(labels.device)[labels]

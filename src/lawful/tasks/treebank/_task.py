@@ -89,7 +89,7 @@ class TreebankTask(Task[C]):
 
     higher_is_better: ClassVar[bool] = True
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "epochs": 20, "batch_size": 32, "lr": 2e-3, "schedule": "cosine", "warmup": 50,
+        "epochs": 40, "batch_size": 16, "lr": 2e-3, "schedule": "cosine", "warmup": 20,
         "clip": 5.0, "eval_batch_size": 64,
     }  # fmt: skip
 
