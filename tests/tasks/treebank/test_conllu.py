@@ -75,6 +75,14 @@ def test_round_trip_is_exact_and_changes_only_the_column(text):
     assert "".join(back) == text
 
 
+def test_empty_nodes_count_anew_after_each_word():
+    ids = ("0.1", "0.2", "1", "1.1", "1.2", "2", "2.1", "3")
+    text = "".join(f"{i}\tx" + "\t_" * 8 + "\n" for i in ids)
+    assert len(read(text)[0]) == 3
+    with pytest.raises(InputError, match=r"line 7: expected empty node 2.1, got 2.3"):
+        read(text.replace("2.1", "2.3"))
+
+
 def test_byte_order_mark_in_front_of_a_word_survives():
     text = "\ufeff1\tHi\t_\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
     (sentence,) = read(text)
