@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _harness import Contestant, Row, race, report
 from torch import Tensor
 
+from _harness import Contestant, Row, race, report
 from lawful.structures import ProjectiveTree, SpanningTree
 
 TRAIN = ((32, 20), (16, 40), (8, 80))
@@ -62,7 +62,7 @@ def ours(p: Problem, family: type, backend: Any = "auto") -> Step:
 
 
 def _with_root(arcs: Tensor, root: Tensor) -> Tensor:
-    """supar's layout: (B, N + 1, N + 1), [dependent, head], index 0 is the root."""
+    """Supar's layout: (B, N + 1, N + 1), [dependent, head], index 0 is the root."""
     batch, n = root.shape
     out = arcs.new_zeros(batch, n + 1, n + 1)
     out[:, 1:, 1:] = arcs.detach().mT

@@ -40,6 +40,10 @@ BERNOULLI = Family(
 class TestTrivialFamilies(Laws):
     families = (CATEGORICAL, BERNOULLI)
 
+    @pytest.fixture(params=["torch"])  # one path only
+    def backend(self, request):
+        return request.param
+
 
 def test_agrees_with_torch():
     x, y = torch.randn(3, 5), torch.randn(3, 5)

@@ -1,10 +1,8 @@
 import itertools
 import math
 
-import pytest
 import torch
 
-from lawful.errors import InputError
 from lawful.structures import ProjectiveTree, SpanningTree
 from tests.structures._battery import CompileLaws, Family, Laws
 

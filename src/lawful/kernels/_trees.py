@@ -1,48 +1,41 @@
-"""What the two families of dependency trees share: differentiable operators over two backends.
+"""What the families of trees share: differentiable operators over two backends.
 
-A family is a name. Its truth is a function ``log_partition(arcs, root, lengths, single_root)`` in
-plain differentiable torch; its compiled operators are ``torch.ops.lawful.<name>_...``. Here
-arcs is (B, N, N), root (B, N) and lengths (B); callers flatten their batch dimensions.
-
-The gradient of the log-partition is the marginals, the gradient of the marginals is a
-Hessian-vector product: one more pass, no tape through the chart. Third derivatives come from the
-plain torch path.
+A family is a name. Its operators take arcs (B, N, N), root (B, N), lengths (B) and a flag; callers
+flatten their batch dimensions. The gradient of the log-partition is the marginals, the gradient of
+the marginals is a Hessian-vector product: one more pass, no tape through the chart. Third
+derivatives come from the plain torch path.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
 
-from lawful.kernels._native import Backend, native_status, use_native
+from lawful.kernels._native import Backend
+from lawful.kernels._tree_native import call_native, native_op, takes_native
+from lawful.kernels._tree_truth import (
+    Pair,
+    plain_hvp,
+    reference_hvp,
+    reference_log_partition,
+    reference_marginals,
+)
+
+__all__ = ["PAD", "ROOT", "flatten", "heads_of", "log_partition", "marginals"]
 
 ROOT = -1  # head of a child of the root
 PAD = -2  # head of a word in the padding
 
-Pair = tuple[Tensor, Tensor]
 Triple = tuple[Tensor, Tensor, Tensor]
-Truth = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-# A fast plain torch path: (value, sound) and (value, sound, marginals or their derivative).
-FastValue = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
-FastPair = Callable[[Tensor, Tensor, Tensor, bool, Pair | None], tuple[Tensor, Tensor, Pair]]
-_truths: dict[str, Truth] = {}
-_fast: dict[str, tuple[FastValue, FastPair]] = {}
-_with_fakes: set[str] = set()
-
-
-def register(family: str, truth: Truth, value: FastValue, pair: FastPair) -> None:
-    """Makes a family known: its log-partition in plain torch, and the fast way to the same."""
-    _truths[family] = truth
-    _fast[family] = value, pair
 
 
 def flatten(arcs: Tensor, root: Tensor, lengths: Tensor | None) -> tuple[torch.Size, Triple]:
     """The batch shape, and (B, N, N), (B, N), (B) with one batch dimension; no lengths means N."""
     n = arcs.shape[-1]
-    batch = torch.broadcast_shapes(arcs.shape[:-2], root.shape[:-1])
+    batch: torch.Size = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+        arcs.shape[:-2], root.shape[:-1]
+    )
     count = batch.numel()
     if lengths is None:
         size = torch.full((count,), n, dtype=torch.int64, device=arcs.device)
@@ -64,145 +57,6 @@ def heads_of(arcs: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
     return best.masked_fill(torch.arange(n, device=root.device) >= lengths[..., None], PAD)
 
 
-# ---- plain torch: derivatives of the truth by autodiff ---------------------------------------------
-
-
-def _grad(f: Callable[[Tensor, Tensor], Tensor], arcs: Tensor, root: Tensor) -> Pair:
-    pair: Pair = torch.func.grad(lambda a, r: f(a, r).sum(), (0, 1))(arcs, root)
-    return pair
-
-
-def plain_marginals(family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool) -> Pair:
-    """Gradient of the truth; differentiable, in the precision of the input."""
-    truth = _truths[family]
-    return _grad(lambda a, r: truth(a, r, lengths, single), arcs, root)
-
-
-def plain_hvp(
-    family: str,
-    arcs: Tensor,
-    root: Tensor,
-    lengths: Tensor,
-    direction: Pair,
-    single: bool,
-) -> Pair:
-    """Hessian of the truth times a direction; differentiable."""
-
-    def along(a: Tensor, r: Tensor) -> Tensor:
-        ma, mr = plain_marginals(family, a, r, lengths, single)
-        return (ma * direction[0]).sum() + (mr * direction[1]).sum()
-
-    return _grad(along, arcs, root)
-
-
-# ---- plain torch: the fast path where it is sound, else the truth -----------------------------------
-
-
-def _eager_only(*tensors: Tensor) -> bool:
-    """Whether the fast path is out of the question: it looks at values, in float64."""
-    blind = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return blind or tensors[0].numel() == 0 or tensors[0].device.type in ("mps", "meta")
-
-
-def reference_log_partition(
-    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
-) -> Tensor:
-    """(B) float64."""
-    if _eager_only(arcs):
-        return _truths[family](arcs, root, lengths, single)
-    value, sound = _fast[family][0](arcs, root, lengths, single)
-    if not bool(sound.all()):
-        bad = (~sound).nonzero()[:, 0]
-        value[bad] = _truths[family](arcs[bad], root[bad], lengths[bad], single)
-    return value
-
-
-def reference_marginals(
-    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
-) -> Pair:
-    """(B, N, N) and (B, N) in the precision of the input."""
-    if _eager_only(arcs):
-        return plain_marginals(family, arcs, root, lengths, single)
-    _, sound, pair = _fast[family][1](arcs, root, lengths, single, None)
-    if not bool(sound.all()):
-        bad = (~sound).nonzero()[:, 0]
-        exact = plain_marginals(family, arcs[bad], root[bad], lengths[bad], single)
-        _replace(pair, bad, exact)
-    return pair[0].to(arcs.dtype), pair[1].to(arcs.dtype)
-
-
-def reference_hvp(
-    family: str, arcs: Tensor, root: Tensor, lengths: Tensor, direction: Pair, single: bool
-) -> Pair:
-    """(B, N, N) and (B, N) in the precision of the input."""
-    if _eager_only(arcs):
-        return plain_hvp(family, arcs, root, lengths, direction, single)
-    _, sound, pair = _fast[family][1](arcs, root, lengths, single, direction)
-    if not bool(sound.all()):
-        bad = (~sound).nonzero()[:, 0]
-        part = direction[0][bad], direction[1][bad]
-        _replace(pair, bad, plain_hvp(family, arcs[bad], root[bad], lengths[bad], part, single))
-    return pair[0].to(arcs.dtype), pair[1].to(arcs.dtype)
-
-
-def _replace(pair: Pair, where: Tensor, exact: Pair) -> None:
-    for x, y in zip(pair, exact, strict=True):
-        x[where] = y.to(x.dtype)
-
-
-# ---- compiled operators ----------------------------------------------------------------------------
-
-
-def native_op(family: str, name: str) -> Any:
-    """The compiled operator, with its shape functions for the compiler registered on first use."""
-    if family not in _with_fakes:
-        _register_fakes(family)
-    return getattr(torch.ops.lawful, f"{family}_{name}")
-
-
-def _register_fakes(family: str) -> None:
-    _with_fakes.add(family)
-    fake = torch.library.register_fake
-
-    @fake(f"lawful::{family}_log_partition")
-    def _(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool) -> Tensor:
-        return arcs.new_empty(arcs.shape[0], dtype=torch.float64)
-
-    @fake(f"lawful::{family}_marginals")
-    def _(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool) -> Pair:
-        return torch.empty_like(arcs), torch.empty_like(root)
-
-    @fake(f"lawful::{family}_hvp")
-    def _(
-        arcs: Tensor, root: Tensor, lengths: Tensor, da: Tensor, dr: Tensor, single: bool
-    ) -> Pair:
-        return torch.empty_like(arcs), torch.empty_like(root)
-
-    @fake(f"lawful::{family}_argmax")
-    def _(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool) -> Pair:
-        heads = arcs.new_empty(arcs.shape[:2], dtype=torch.int64)
-        return heads, arcs.new_empty(arcs.shape[0])
-
-
-def takes_native(family: str, backend: Backend, *tensors: Tensor) -> bool:
-    """Whether the compiled operator of the family serves these tensors."""
-    native = use_native(backend, *tensors)
-    if native and family not in _with_fakes and native_status().live:
-        _register_fakes(family)
-    return native
-
-
-def call_native(
-    family: str, name: str, arcs: Tensor, root: Tensor, lengths: Tensor, single: bool
-) -> Any:
-    """Calls a compiled operator on contiguous copies."""
-    op = native_op(family, name)
-    return op(arcs.contiguous(), root.contiguous(), lengths.contiguous(), single)
-
-
-# ---- autograd --------------------------------------------------------------------------------------
-
-
 def _fold(info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> list[Tensor]:
     """Merges the mapped dimension of each tensor into its batch dimension."""
     folded = []
@@ -216,14 +70,40 @@ def _unfold(info: Any, x: Tensor) -> Tensor:
     return x.reshape(info.batch_size, -1, *x.shape[1:])
 
 
-def _graph_wanted() -> bool:
-    """Whether a backward is itself to be differentiated, mapped or traced."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+def _transformed() -> bool:
+    """Whether torch.func or the compiler is at work."""
+    if torch.compiler.is_compiling():
         return True
     return bool(torch._C._are_functorch_transforms_active())
 
 
+def _call(function: Any, *args: Any) -> Any:
+    """Applies an operator, with no more bookkeeping than the call needs.
+
+    What only torch.func needs costs some 30 us a call; where no graph is wanted nothing is needed.
+    """
+    if _transformed():
+        return function.apply(*args)
+    if not torch.is_grad_enabled():
+        return function.forward(*args)
+    return function.eager.apply(*args)
+
+
+def _eager(function: Any) -> Any:
+    """The same Function with forward and setup_context in one."""
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = function.forward(*args)
+        function.setup_context(ctx, args, output)
+        return output
+
+    body = {"forward": staticmethod(forward), "backward": staticmethod(function.backward)}
+    return type(f"{function.__name__}Eager", (Function,), body)
+
+
 class _LogPartition(Function):
+    eager: Any
+
     @staticmethod
     def forward(
         family: str, native: bool, single: bool, arcs: Tensor, root: Tensor, lengths: Tensor
@@ -241,18 +121,19 @@ class _LogPartition(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         arcs, root, lengths = ctx.saved_tensors
-        call = _Marginals.apply if _graph_wanted() else _Marginals.forward
-        ma, mr = call(*ctx.how, arcs, root, lengths)
+        ma, mr = _call(_Marginals, *ctx.how, arcs, root, lengths)
         scale = grad.to(arcs.dtype)
         return None, None, None, ma * scale[:, None, None], mr * scale[:, None], None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        out = _LogPartition.apply(*args[:3], *_fold(info, in_dims[3:], args[3:]))
+        out = _call(_LogPartition, *args[:3], *_fold(info, in_dims[3:], args[3:]))
         return _unfold(info, out), 0
 
 
 class _Marginals(Function):
+    eager: Any
+
     @staticmethod
     def forward(
         family: str, native: bool, single: bool, arcs: Tensor, root: Tensor, lengths: Tensor
@@ -270,17 +151,18 @@ class _Marginals(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         arcs, root, lengths = ctx.saved_tensors
-        call = _Hvp.apply if _graph_wanted() else _Hvp.forward
-        pair = call(*ctx.how, arcs, root, lengths, grads[0], grads[1])
+        pair = _call(_Hvp, *ctx.how, arcs, root, lengths, grads[0], grads[1])
         return None, None, None, pair[0], pair[1], None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        out = _Marginals.apply(*args[:3], *_fold(info, in_dims[3:], args[3:]))
+        out = _call(_Marginals, *args[:3], *_fold(info, in_dims[3:], args[3:]))
         return tuple(_unfold(info, x) for x in out), (0, 0)
 
 
 class _Hvp(Function):
+    eager: Any
+
     @staticmethod
     def forward(
         family: str,
@@ -312,14 +194,18 @@ class _Hvp(Function):
         def product(a: Tensor, r: Tensor, va: Tensor, vr: Tensor) -> Pair:
             return plain_hvp(family, a, r, lengths, (va, vr), single)
 
-        _, pull = torch.func.vjp(product, arcs, root, along_arcs, along_root)
+        pull: Any = torch.func.vjp(product, arcs, root, along_arcs, along_root)[1]
         ga, gr, gva, gvr = pull((grads[0], grads[1]))
         return None, None, None, ga, gr, None, gva, gvr
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        out = _Hvp.apply(*args[:3], *_fold(info, in_dims[3:], args[3:]))
+        out = _call(_Hvp, *args[:3], *_fold(info, in_dims[3:], args[3:]))
         return tuple(_unfold(info, x) for x in out), (0, 0)
+
+
+for _function in (_LogPartition, _Marginals, _Hvp):
+    _function.eager = _eager(_function)
 
 
 def log_partition(
@@ -333,7 +219,7 @@ def log_partition(
     """(...) float64, differentiable any number of times."""
     batch, flat = flatten(arcs, root, lengths)
     native = takes_native(family, backend, arcs, root)
-    value: Tensor = _LogPartition.apply(family, native, single, *flat)
+    value: Tensor = _call(_LogPartition, family, native, single, *flat)
     return value.reshape(batch)
 
 
@@ -348,7 +234,7 @@ def marginals(
     """(..., N, N) and (..., N), differentiable any number of times."""
     batch, flat = flatten(arcs, root, lengths)
     native = takes_native(family, backend, arcs, root)
-    ma, mr = _Marginals.apply(family, native, single, *flat)
+    ma, mr = _call(_Marginals, family, native, single, *flat)
     n = arcs.shape[-1]
     return ma.reshape(*batch, n, n), mr.reshape(*batch, n)
 

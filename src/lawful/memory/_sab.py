@@ -1,6 +1,5 @@
 """The layer: stacked, in one or both directions, over batches of sequences."""
 
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import torch
@@ -14,35 +13,15 @@ from lawful.memory._cell import Output, SABCell, check_rows
 from lawful.memory._credit import credit_map
 from lawful.memory._recall import Recall, make_recall
 from lawful.memory._recurrence import CellFactory
+from lawful.memory._stack import (
+    State,
+    pack,
+    reverse_index,
+    reverse_resets,
+    turn,
+)
 
-__all__ = ["SAB", "StackedState"]
-
-
-class StackedState(tuple[SABState, ...]):
-    """The states of several layers, lowest first; it offers what a `SABState` does."""
-
-    __slots__ = ()
-
-    def map(self, fn: Callable[[Tensor], Tensor]) -> "StackedState":
-        """All states with ``fn`` applied to each tensor."""
-        return StackedState(s.map(fn) for s in self)
-
-    def detach(self) -> "StackedState":
-        """The same values, cut from the graph."""
-        return StackedState(s.detach() for s in self)
-
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> "StackedState":
-        """Moves all tensors to a device, and the floating-point ones to a dtype."""
-        return StackedState(s.to(device, dtype) for s in self)
-
-    def index_select(self, rows: Tensor) -> "StackedState":
-        """The states of some rows."""
-        return StackedState(s.index_select(rows) for s in self)
-
-
-State = SABState | StackedState
+__all__ = ["SAB"]
 
 
 class SAB(nn.Module):
@@ -172,12 +151,12 @@ class SAB(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> State:
         """The state before the first step of ``batch`` sequences."""
-        return _pack([c.initial_state(batch, device, dtype) for c in self._cells])
+        return pack([c.initial_state(batch, device, dtype) for c in self._cells])
 
     def rekey(self, state: State) -> State:
         """The state with its keys made anew by the present weights, see `SABCell.rekey`."""
         parts = zip(self._cells, self._unpack(state), strict=True)
-        return _pack([cell.rekey(part) for cell, part in parts])
+        return pack([cell.rekey(part) for cell, part in parts])
 
     @overload
     def forward(
@@ -277,19 +256,19 @@ class SAB(nn.Module):
             for side in range(self.directions):
                 at = depth * self.directions + side
                 cell = self._cells[at]
-                turn = _reversal(x, lengths) if side else None
-                marks = None if reset is None else _ends(reset, lengths) if side else reset
-                given = x if turn is None else _turn(x, turn)
+                index = reverse_index(x, lengths) if side else None
+                marks = None if reset is None else reverse_resets(reset, lengths) if side else reset
+                given = x if index is None else turn(x, index)
                 h, s, after, reads = cell.scan(given, states[at], lengths, marks, record)
                 if record:
                     recalls.append(make_recall(reads, h, self.config.heads))
                 new.append(after)
-                parts.append(h if turn is None else _turn(h, turn))
+                parts.append(h if index is None else turn(h, index))
                 out = cell.join(h, s)
-                joined.append(out if turn is None else _turn(out, turn))
+                joined.append(out if index is None else turn(out, index))
             output = torch.cat(joined, -1)
             x = nn.functional.dropout(torch.cat(parts, -1), self.dropout, self.training)
-        return output, _pack(new), recalls
+        return output, pack(new), recalls
 
     def _forward_packed(
         self, packed: PackedSequence, state: State | None, reset: Tensor | None, record: bool
@@ -344,27 +323,3 @@ class SAB(nn.Module):
         if len(parts) != len(self.layers):
             raise expected("state", f"states of {len(self.layers)} layers", str(len(parts)))
         return parts
-
-
-def _pack(states: list[SABState]) -> State:
-    return states[0] if len(states) == 1 else StackedState(states)
-
-
-def _reversal(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Index (B, T) that reads each row from its true end, and leaves padding in place."""
-    position = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
-    if lengths is None:
-        return position.flip(1)
-    end = lengths.to(x.device)[:, None]
-    return torch.where(position < end, end - 1 - position, position)
-
-
-def _turn(x: Tensor, index: Tensor) -> Tensor:
-    return x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
-
-
-def _ends(reset: Tensor, lengths: Tensor | None) -> Tensor:
-    """Reset marks for the reversed rows: a sequence begins where the next one began before."""
-    follows = torch.zeros_like(reset)
-    follows[:, :-1] = reset[:, 1:]
-    return follows.gather(1, _reversal(reset[..., None], lengths))

@@ -14,7 +14,7 @@ from lawful.structures._checks import Lengths, check_rank, log_potential
 from lawful.structures._distribution import StructuredDistribution
 from lawful.structures._heads import PAD, ROOT, all_trees, is_tree, k_best
 
-__all__ = ["ProjectiveTree", "SpanningTree", "TreeParts", "marginalise_labels"]
+__all__ = ["ProjectiveTree", "SpanningTree", "TreeParts"]
 
 
 class TreeParts(NamedTuple):
@@ -245,40 +245,9 @@ def _aligned(arcs: Tensor, root: Tensor | None) -> tuple[Tensor, Tensor]:
     if root.dtype != arcs.dtype:
         raise expected("root", f"dtype {arcs.dtype}, like arcs", root.dtype)
     try:
-        batch = torch.broadcast_shapes(arcs.shape[:-2], root.shape[:-1])
+        shapes = arcs.shape[:-2], root.shape[:-1]
+        batch: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
     except RuntimeError:
         want = f"a batch shape that broadcasts with {tuple(arcs.shape[:-2])}"
         raise expected("root", want, tuple(root.shape[:-1])) from None
     return arcs.expand(*batch, n, n), root.expand(*batch, n)
-
-
-def marginalise_labels(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums out the labels of arcs: trees with labelled arcs as trees, and labels given arcs.
-
-    The log-partition of trees whose arcs carry one of L labels is that of trees with scores
-    logsumexp over the labels; the probability of a labelled arc is the product of the arc's
-    marginal and the label's posterior.
-
-    Args:
-        scores: (..., L), e.g. arcs (..., N, N, L) or root (..., N, L).
-
-    Returns:
-        Scores without labels (...), -inf where no label is possible, and posteriors (..., L), 0
-        there. Both differentiable.
-
-    Example:
-        >>> scores = torch.zeros(3, 3, 4)
-        >>> arcs, posterior = marginalise_labels(scores)
-        >>> labelled = ProjectiveTree(arcs).marginals.arcs[..., None] * posterior
-        >>> labelled.shape
-        torch.Size([3, 3, 4])
-    """
-    check_rank("scores", scores, 1)
-    top = scores.detach().amax(-1, keepdim=True)
-    top = top.masked_fill(top == -torch.inf, 0.0)
-    weights = (scores - top).exp()
-    total = weights.sum(-1)
-    none = total == 0
-    total = total + none
-    arcs = (total.log() + top[..., 0]).masked_fill(none, -torch.inf)
-    return arcs, weights / total[..., None]

@@ -11,37 +11,17 @@ from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor
-from torch.distributions import Distribution, constraints, register_kl
+from torch.distributions import Distribution, constraints
 
 from lawful.errors import InputError, expected
 from lawful.kernels import Backend
 from lawful.structures._checks import Lengths, as_lengths, check_potential, compute_dtype, tracing
+from lawful.structures._values import CallableValue, Support
 
 __all__ = ["StructuredDistribution"]
 
 T = TypeVar("T")
 Layout = tuple[Tensor, ...]
-
-
-class _Value(Tensor):
-    """A plain tensor that may also be called, so that ``d.entropy`` and ``d.entropy()`` agree."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    def __call__(self) -> Tensor:
-        return self.as_subclass(Tensor)
-
-
-class _Support(constraints.Constraint):
-    is_discrete = True
-
-    def __init__(self, owner: "StructuredDistribution") -> None:
-        self._owner = owner
-        self.event_dim = len(owner.event_shape)
-        super().__init__()
-
-    def check(self, value: Tensor) -> Tensor:
-        return self._owner._is_valid(value)
 
 
 class StructuredDistribution(Distribution):
@@ -202,7 +182,7 @@ class StructuredDistribution(Distribution):
     @property
     def support(self) -> constraints.Constraint:
         """Valid structures, in integer form."""
-        return _Support(self)
+        return Support(self)
 
     @property
     def potentials(self) -> Any:
@@ -257,7 +237,7 @@ class StructuredDistribution(Distribution):
             theta, shift = self._centred()
             value = self._finite_log_partition() - shift - self._dot(self._marginals(), theta)
             value = value.clamp(min=0).to(self._theta[0].dtype)
-            return value if torch.compiler.is_compiling() else value.as_subclass(_Value)
+            return value if torch.compiler.is_compiling() else value.as_subclass(CallableValue)
 
         return self._cached("entropy", make)
 
@@ -435,11 +415,3 @@ class StructuredDistribution(Distribution):
 
 def _finite(parts: Layout) -> Layout:
     return tuple(x.masked_fill(x.detach() == -torch.inf, 0.0) for x in parts)
-
-
-def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Tensor:
-    """KL(p || q) = cross-entropy - entropy."""
-    return (p.cross_entropy(q) - cast(Tensor, p.entropy())).clamp(min=0)
-
-
-register_kl(StructuredDistribution, StructuredDistribution)(_kl)  # type: ignore[no-untyped-call]

@@ -65,7 +65,9 @@ def k_best(
 
     Args:
         k: How many.
-        arcs: (B, N, N); ``root``: (B, N); ``lengths``: (B).
+        arcs: (B, N, N).
+        root: (B, N).
+        lengths: (B).
         best: Solver, (arcs, root, lengths) -> heads (B, N), scores (B), -inf if there is none.
 
     Returns:

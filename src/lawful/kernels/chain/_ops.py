@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from lawful.kernels._native import native_status
-from lawful.kernels.chain import reference
+from lawful.kernels.chain import reference, scaled
 
 __all__ = ["best", "infer", "k_best", "log_partition", "sample"]
 
@@ -87,7 +87,8 @@ class _Infer(Function):
     ) -> tuple[Tensor, ...]:
         if native:
             return tuple(_native.marginals(unary, transition, lengths))
-        A, mu, pair = reference.marginals(unary, transition, lengths)
+        args = (unary, transition, lengths)
+        A, mu, pair = scaled.marginals(*args) or reference.marginals(*args)
         return A, mu, pair, unary.new_empty(0), unary.new_empty(unary.shape[0], dtype=torch.uint8)
 
     @staticmethod
@@ -124,8 +125,22 @@ class _Infer(Function):
         return (*parts[:3], work, parts[3]), (0, 0, 0, None, 0)
 
 
+class _EagerInfer(Function):
+    """`_Infer` without what torch.func needs, which costs 30 us in every call."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        output = _Infer.forward(*inputs)
+        _Infer.setup_context(ctx, inputs, output)
+        return output
+
+    backward = _Infer.backward
+
+
 def _infer(*args: Any) -> tuple[Tensor, ...]:
-    return cast(tuple[Tensor, ...], _Infer.apply(*args))  # type: ignore[no-untyped-call]
+    plain = not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+    kind = _EagerInfer if plain else _Infer
+    return cast(tuple[Tensor, ...], kind.apply(*args))  # type: ignore[no-untyped-call]
 
 
 def _shared(pair: Tensor, transition: Tensor, scale: Tensor) -> Tensor:
@@ -154,7 +169,8 @@ class _Tangent(Function):
         native: bool,
     ) -> tuple[Tensor, ...]:
         if not native:
-            return reference.tangent(unary, transition, lengths, v_unary, v_pair)
+            args = (unary, transition, lengths, v_unary, v_pair)
+            return scaled.tangent(*args) or reference.tangent(*args)
         v_unary = None if v_unary is None else v_unary.contiguous()
         v_pair = None if v_pair is None else v_pair.contiguous()
         saved = (mu, pair, work, flag)
@@ -201,6 +217,10 @@ class _Tangent(Function):
 
 
 def _tangent(*args: Any) -> tuple[Tensor, ...]:
+    if not torch.compiler.is_compiling():
+        graph = torch.is_grad_enabled() or torch._C._are_functorch_transforms_active()
+        if not graph:
+            return _Tangent.forward(*args)
     return cast(tuple[Tensor, ...], _Tangent.apply(*args))  # type: ignore[no-untyped-call]
 
 

@@ -6,7 +6,7 @@
 
 #include "trees.h"
 
-namespace lawful {
+namespace lawful::trees {
 
 struct Weight {
   int64_t cost;  // fewer is better, whatever the score
@@ -140,4 +140,4 @@ class Edmonds {
   std::vector<Node> forest_;
 };
 
-}  // namespace lawful
+}  // namespace lawful::trees

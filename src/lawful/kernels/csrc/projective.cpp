@@ -3,42 +3,8 @@
 
 #include "tree_ops.h"
 
-namespace lawful {
+namespace lawful::trees {
 namespace {
-
-// The value part of a number of the scaled domain.
-template <class T>
-double value_of(const T& z, int lane) {
-  if constexpr (Number<T>::dual) {
-    return value_of(z.v, lane);
-  } else {
-    return Number<T>::value(z, lane);
-  }
-}
-
-// Marks the lanes for which ok(lane, z, length) does not hold; wide numbers never fail.
-template <class T, class S, class Check>
-Outcome judge(const T& z, const TreeBatch<S>& b, const Group& g, const Check& ok) {
-  Outcome out;
-  if constexpr (!Number<T>::wide) {
-    for (int l = 0; l < g.used; ++l) {
-      out.log_z[l] = Number<T>::log(z, l);
-      if (!ok(l, value_of(z, l), b.lengths[g.ids[l]])) out.failed |= 1u << l;
-    }
-  }
-  return out;
-}
-
-template <class T>
-bool is_zero(const T& z) {
-  if constexpr (Number<T>::dual) {
-    return is_zero(z.v);
-  } else if constexpr (Number<T>::wide) {
-    return z.m == 0.0;
-  } else {
-    return false;
-  }
-}
 
 double work_of(const int64_t* lengths, int64_t batch, double factor) {
   double work = 0.0;
@@ -193,20 +159,6 @@ struct Sample {
     }
     return {};
   }
-  template <class T>
-  static int64_t pick(const T* x, const T* y, int64_t n, double random) {
-    const T total = dot(x, y, n);
-    double sum = 0.0;
-    int64_t last = 0;
-    for (int64_t u = 0; u < n; ++u) {
-      const double part = Number<T>::value(x[u] * y[u] / total, 0);
-      if (!(part > 0.0)) continue;
-      sum += part;
-      last = u;
-      if (random < sum) break;
-    }
-    return last;
-  }
 };
 
 Tensor log_partition(const Tensor& arcs, const Tensor& root, const Tensor& lengths, bool single) {
@@ -281,7 +233,7 @@ Tensor sample(const Tensor& arcs, const Tensor& root, const Tensor& lengths, con
 }
 
 }  // namespace
-}  // namespace lawful
+}  // namespace lawful::trees
 
 STABLE_TORCH_LIBRARY_FRAGMENT(lawful, m) {
   m.def("projective_log_partition(Tensor arcs, Tensor root, Tensor lengths, bool single) -> Tensor");
@@ -296,9 +248,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(lawful, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(lawful, CPU, m) {
-  m.impl("projective_log_partition", TORCH_BOX(&lawful::log_partition));
-  m.impl("projective_marginals", TORCH_BOX(&lawful::marginals));
-  m.impl("projective_hvp", TORCH_BOX(&lawful::hvp));
-  m.impl("projective_argmax", TORCH_BOX(&lawful::argmax));
-  m.impl("projective_sample", TORCH_BOX(&lawful::sample));
+  m.impl("projective_log_partition", TORCH_BOX(&lawful::trees::log_partition));
+  m.impl("projective_marginals", TORCH_BOX(&lawful::trees::marginals));
+  m.impl("projective_hvp", TORCH_BOX(&lawful::trees::hvp));
+  m.impl("projective_argmax", TORCH_BOX(&lawful::trees::argmax));
+  m.impl("projective_sample", TORCH_BOX(&lawful::trees::sample));
 }

@@ -15,7 +15,7 @@
 
 #include "trees.h"
 
-namespace lawful {
+namespace lawful::trees {
 
 // Half the growth rate (27/4 for each word) of the number of trees: it centres the range.
 constexpr double kProjectiveKappa = 0.9547712;
@@ -86,23 +86,6 @@ T partition(const Chart<T>& k, const TreeBatch<S>& b, const Group& g) {
   return z;
 }
 
-// The largest of the values seen, in each lane.
-template <class T>
-struct Peak {
-  T top = Number<T>::zero();
-  void see(const T& x) { top = x > top ? x : top; }
-  double of(int lane) const { return Number<T>::value(top, lane); }
-};
-template <class V>
-struct Peak<Dual<V>> : Peak<V> {
-  void see(const Dual<V>& x) { Peak<V>::see(x.v); }
-};
-template <>
-struct Peak<Wide> {
-  void see(const Wide&) {}
-  double of(int) const { return 0.0; }
-};
-
 // Outside values (a bar marks them), and the marginals IRbar IR / Z, ILbar IL / Z, handed to
 // put(h, m, value) with h = kRoot for the root.
 //   p[i][j] = CRbar(i,j), p[j][i] = CLbar(i,j), pt its transpose; g = Sbar, symmetric.
@@ -154,13 +137,6 @@ Peak<T> outside(Chart<T>& k, const TreeBatch<S>& b, const Group& group, T invers
     }
   }
   return peak;
-}
-
-// A result in the scaled domain is sound if what underflowed (below 1e-308) cannot weigh in, that
-// is, times the largest outside value and the number of items it stays below 1e-17 of the whole.
-inline bool sound(double z, double peak, int64_t length) {
-  const double items = 4.0 * static_cast<double>(length * length + 1);
-  return z > 1e-290 && z < 1e300 && peak * items < z * 1e290;
 }
 
 // Without outside values: with weights below exp(-kappa) they are below exp(kappa n) ...
@@ -236,4 +212,4 @@ void derive(const View& k, int64_t length, bool single_root, int64_t* heads, con
   }
 }
 
-}  // namespace lawful
+}  // namespace lawful::trees

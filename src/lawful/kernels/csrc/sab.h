@@ -114,6 +114,9 @@ class Forward {
       remember(first, rows, t);
     }
     for (int r = 0; r < rows; ++r) {
+      const int64_t used = t_.end[first + r], rest = sizeof(T) * n * (z_.S - used);
+      std::memset(t_.memory + ((first + r) * z_.S + used) * n, 0, size_t(rest));
+      std::memset(t_.keys + ((first + r) * z_.S + used) * n, 0, size_t(rest));
       std::memcpy(t_.hn + (first + r) * n, hidden(r), sizeof(T) * n);
       std::memcpy(t_.cn + (first + r) * n, cell(r), sizeof(T) * n);
     }
@@ -137,20 +140,20 @@ class Forward {
     const int64_t n = z_.n;
     T* g = gates_.get() + size_t(r) * packed_.gates.width();
     T *c = cell(r), *out = raw_.get() + r * n;
+    T* to = t_.saved.gates == nullptr ? g : t_.saved.gates + at(b, t) * 4 * n;
     for (int64_t j = 0; j < n; j += kLanes<T>) {
       const Vec<T> i = sigmoid<T>(load(g + j)), f = sigmoid<T>(load(g + n + j));
       const Vec<T> u = tanh<T>(load(g + 2 * n + j)), o = sigmoid<T>(load(g + 3 * n + j));
       const Vec<T> next = f * load(c + j) + i * u;
       store(c + j, next);
       store(out + j, o * tanh<T>(next));
-      store(g + j, i);
-      store(g + n + j, f);
-      store(g + 2 * n + j, u);
-      store(g + 3 * n + j, o);
+      store(to + j, i);
+      store(to + n + j, f);
+      store(to + 2 * n + j, u);
+      store(to + 3 * n + j, o);
     }
-    if (t_.saved.gates == nullptr) return;
-    std::memcpy(t_.saved.gates + at(b, t) * 4 * n, g, sizeof(T) * 4 * n);
-    std::memcpy(t_.saved.cells + at(b, t) * n, c, sizeof(T) * n);
+    if (t_.saved.cells != nullptr)
+      std::memcpy(t_.saved.cells + at(b, t) * n, c, sizeof(T) * n);
   }
 
   // Recalls, and makes h = ĥ + scale · s.

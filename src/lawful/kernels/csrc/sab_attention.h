@@ -126,8 +126,13 @@ void pick(const T* a, int count, const Rules<T>& rules, std::vector<T>& scratch,
   const T tau = kth_largest(a, count, rules.k_top + (rules.exclusive ? 1 : 0), scratch);
   const T margin = rules.exclusive ? rules.margin : -rules.margin;
   T sum = 0;
+  const T low = tau - 2 * rules.margin;
   for (int i = 0; i < count; ++i) {
-    const T excess = (a[i] - tau) + margin;
+    if (a[i] < low) continue;
+    // The difference is exact near the threshold, and must be taken first: volatile, because the
+    // compiler may otherwise reassociate, and the threshold's own excess would round to 0.
+    const volatile T gap = a[i] - tau;
+    const T excess = gap + margin;
     const bool tied = a[i] == tau;  // it has a share in the threshold's derivative, weight or not
     if (!(excess > 0) && !tied) continue;
     out.add(i, excess > 0 ? excess : T(0), tied);

@@ -8,8 +8,8 @@ template <class T>
 struct Gradients {
   const T *h, *s;    // (B, T, n), may be null
   const T *hn, *cn;  // (B, n), may be null
-  T* gates;          // (B, T, 4n) before activation, zero at first
-  T* query;          // (B, T, n) at Q = W2 ĥ, zero at first
+  T* gates;          // (B, T, 4n) before activation; written where `live`
+  T* query;          // (B, T, n) at Q = W2 ĥ; written where `live`
   T *memory, *keys;  // (B, S, n), in: derivative from outside; out: the total
   T *h0, *c0;        // (B, n)
   T* score;          // (blocks, n), zero at first
@@ -25,15 +25,23 @@ struct PackedTransposes {
         query(int(z.n), int(z.n), [&](int k, int j) { return w.query[k * z.n + j]; }) {}
 };
 
+// Whether any of n numbers is not zero.
 template <class T>
 inline bool any(const T* v, int64_t n) {
-  bool found = false;
-  for (int64_t j = 0; j < n; ++j) found |= v[j] != 0;
-  return found;
+  Vec<T> sum = {};
+  for (int64_t j = 0; j < n; j += kLanes<T>) {
+    const Vec<T> x = load(v + j);
+    sum += x < Vec<T>{} ? -x : x;
+  }
+  return sum_lanes(sum) != 0;  // NaN counts as some
 }
 template <class T>
 inline void add_to(T* to, const T* from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) to[j] += from[j];
+  for (int64_t j = 0; j < n; j += kLanes<T>) store(to + j, load(to + j) + load(from + j));
+}
+template <class T>
+inline void prefetch(const T* p, int64_t n) {
+  for (int64_t j = 0; j < n; j += int64_t(64 / sizeof(T))) __builtin_prefetch(p + j);
 }
 
 template <class T>
@@ -128,6 +136,12 @@ class Backward {
     const bool found = any(dh(r), n) || any(dc(r), n) ||
                        (g_.s != nullptr && any(g_.s + at(r, t) * n, n));
     g_.live[at(r, t)] = found;
+    if (found && t > 0) {  // many rows make too many streams for the processor to foresee
+      prefetch(t_.saved.gates + (at(r, t) - 1) * 4 * n, 4 * n);
+      prefetch(t_.saved.cells + (at(r, t) - 2) * n, n);
+      prefetch(t_.saved.query + (at(r, t) - 1) * n, n);
+      if (g_.h != nullptr) prefetch(g_.h + (at(r, t) - 1) * n, n);
+    }
     return found;
   }
 
@@ -135,11 +149,12 @@ class Backward {
   bool attention(int r, int64_t t) {
     const int64_t n = z_.n, width = n / z_.heads;
     const int32_t* span = t_.saved.span + at(r, t) * 2;
+    T* dq = g_.query + at(r, t) * n;
+    std::memset(dq, 0, sizeof(T) * n);
     if (span[0] == span[1]) return false;
-    for (int64_t j = 0; j < n; ++j) ds_[j] = o_.scale * dh(r)[j];
+    for (int64_t j = 0; j < n; j += kLanes<T>) store(&ds_[j], o_.scale * load(dh(r) + j));
     if (g_.s != nullptr) add_to(ds_.get(), g_.s + at(r, t) * n, n);
     const int64_t base = (first_ + r) * z_.S * n;
-    T* dq = g_.query + at(r, t) * n;
     bool scored = false;
     for (int64_t a = 0; a < z_.heads; ++a) {
       const int64_t from = a * width;

@@ -4,7 +4,7 @@
 #include "edmonds.h"
 #include "tree_ops.h"
 
-namespace lawful {
+namespace lawful::trees {
 namespace {
 
 double spanning_work(const int64_t* lengths, int64_t batch, double factor) {
@@ -255,7 +255,7 @@ std::tuple<Tensor, Tensor> spanning_walks(const Tensor& arcs, const Tensor& root
 }
 
 }  // namespace
-}  // namespace lawful
+}  // namespace lawful::trees
 
 STABLE_TORCH_LIBRARY_FRAGMENT(lawful, m) {
   m.def("spanning_log_partition(Tensor arcs, Tensor root, Tensor lengths, bool single) -> Tensor");
@@ -270,9 +270,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(lawful, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(lawful, CPU, m) {
-  m.impl("spanning_log_partition", TORCH_BOX(&lawful::spanning_log_partition));
-  m.impl("spanning_marginals", TORCH_BOX(&lawful::spanning_marginals));
-  m.impl("spanning_hvp", TORCH_BOX(&lawful::spanning_hvp));
-  m.impl("spanning_argmax", TORCH_BOX(&lawful::spanning_argmax));
-  m.impl("spanning_walks", TORCH_BOX(&lawful::spanning_walks));
+  m.impl("spanning_log_partition", TORCH_BOX(&lawful::trees::spanning_log_partition));
+  m.impl("spanning_marginals", TORCH_BOX(&lawful::trees::spanning_marginals));
+  m.impl("spanning_hvp", TORCH_BOX(&lawful::trees::spanning_hvp));
+  m.impl("spanning_argmax", TORCH_BOX(&lawful::trees::spanning_argmax));
+  m.impl("spanning_walks", TORCH_BOX(&lawful::trees::spanning_walks));
 }

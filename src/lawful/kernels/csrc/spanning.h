@@ -13,7 +13,7 @@
 
 #include "trees.h"
 
-namespace lawful {
+namespace lawful::trees {
 
 template <class T>
 struct Elimination {
@@ -40,15 +40,6 @@ struct Elimination {
   Weights<T> w0;
   T *w, *r, *d, *takes_root, *padding, *column, *rho, *a, *inverse, *g;
 };
-
-template <class T>
-void set_lane(T& x, int lane, double value) {
-  if constexpr (Number<T>::lanes == 1) {
-    x = value == 0.0 ? Number<T>::zero() : Number<T>::one();
-  } else {
-    reinterpret_cast<double*>(&x)[lane] = value;
-  }
-}
 
 template <class T, class S>
 void prepare(Elimination<T>& e, const TreeBatch<S>& b, const Group& group) {
@@ -190,4 +181,4 @@ inline bool wilson(const double* steps, int64_t n, int64_t top, Random& random, 
   return true;
 }
 
-}  // namespace lawful
+}  // namespace lawful::trees

@@ -7,7 +7,7 @@
 
 #include "trees.h"
 
-namespace lawful {
+namespace lawful::trees {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
@@ -91,4 +91,4 @@ void run_scaled(const TreeBatch<S>& b, double work, const Body& body) {
 template <class V>
 using Plain = V;
 
-}  // namespace lawful
+}  // namespace lawful::trees

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
-#include "numbers.h"
+#include "tree_numbers.h"
 
-namespace lawful {
+namespace lawful::trees {
 
 constexpr int64_t kRoot = -1;  // head of a child of the root
 constexpr int64_t kPad = -2;   // head of a word in the padding
@@ -209,4 +210,89 @@ void load_weights(const TreeBatch<S>& b, const Group& g, double kappa, Weights<T
   }
 }
 
-}  // namespace lawful
+// ---- lanes, ranges, choices ------------------------------------------------------------------
+
+template <class T>
+void set_lane(T& x, int lane, double value) {
+  if constexpr (Number<T>::lanes == 1) {
+    x = value == 0.0 ? Number<T>::zero() : Number<T>::one();
+  } else {
+    reinterpret_cast<double*>(&x)[lane] = value;
+  }
+}
+
+// The largest of the values seen, in each lane.
+template <class T>
+struct Peak {
+  T top = Number<T>::zero();
+  void see(const T& x) { top = x > top ? x : top; }
+  double of(int lane) const { return Number<T>::value(top, lane); }
+};
+template <class V>
+struct Peak<Dual<V>> : Peak<V> {
+  void see(const Dual<V>& x) { Peak<V>::see(x.v); }
+};
+template <>
+struct Peak<Wide> {
+  void see(const Wide&) {}
+  double of(int) const { return 0.0; }
+};
+
+// A result in the scaled domain is sound if what underflowed (below 1e-308) cannot weigh in, that
+// is, times the largest outside value and the number of items it stays below 1e-17 of the whole.
+inline bool sound(double z, double peak, int64_t length) {
+  const double items = 4.0 * static_cast<double>(length * length + 1);
+  return z > 1e-290 && z < 1e300 && peak * items < z * 1e290;
+}
+
+// The value part of a number of the scaled domain.
+template <class T>
+double value_of(const T& z, int lane) {
+  if constexpr (Number<T>::dual) {
+    return value_of(z.v, lane);
+  } else {
+    return Number<T>::value(z, lane);
+  }
+}
+
+// Marks the lanes for which ok(lane, z, length) does not hold; wide numbers never fail.
+template <class T, class S, class Check>
+Outcome judge(const T& z, const TreeBatch<S>& b, const Group& g, const Check& ok) {
+  Outcome out;
+  if constexpr (!Number<T>::wide) {
+    for (int l = 0; l < g.used; ++l) {
+      out.log_z[l] = Number<T>::log(z, l);
+      if (!ok(l, value_of(z, l), b.lengths[g.ids[l]])) out.failed |= 1u << l;
+    }
+  }
+  return out;
+}
+
+template <class T>
+bool is_zero(const T& z) {
+  if constexpr (Number<T>::dual) {
+    return is_zero(z.v);
+  } else if constexpr (Number<T>::wide) {
+    return z.m == 0.0;
+  } else {
+    return false;
+  }
+}
+
+// A term of a sum of products, with probability in proportion, from a number uniform in [0, 1).
+template <class T>
+int64_t pick(const T* x, const T* y, int64_t n, double random) {
+  const T total = dot(x, y, n);
+  double sum = 0.0;
+  int64_t last = 0;
+  for (int64_t u = 0; u < n; ++u) {
+    const double part = Number<T>::value(x[u] * y[u] / total, 0);
+    if (!(part > 0.0)) continue;
+    sum += part;
+    last = u;
+    if (random < sum) break;
+  }
+  return last;
+}
+
+}  // namespace lawful::trees

@@ -8,13 +8,15 @@ import torch
 from torch import Generator, Tensor
 
 from lawful.kernels import _trees
+from lawful.kernels._logspace import Reduce, drawer, maximum
 from lawful.kernels._native import Backend
-from lawful.kernels._trees import Pair
+from lawful.kernels._tree_native import call_native, takes_native
+from lawful.kernels._tree_truth import Pair, register
 from lawful.kernels.projective import reference, scaled
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("projective", reference.log_partition, scaled.partition, scaled.run)
+register("projective", reference.log_partition, scaled.partition, scaled.run)
 
 
 def log_partition(
@@ -48,19 +50,21 @@ def argmax(
 ) -> tuple[Tensor, Tensor]:
     """Heads (..., N) of a best tree and its score (...); all -2 and -inf where there is none."""
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("projective", backend, arcs, root):
-        heads, score = _trees.call_native("projective", "argmax", *flat, single_root)
+    if takes_native("projective", backend, arcs, root):
+        heads, score = call_native("projective", "argmax", *flat, single_root)
     else:
-        heads, score = _plain_argmax(*flat, single_root)
+        heads, score = _derivation(*flat, single_root, maximum)
     return heads.reshape(*batch, heads.shape[-1]), score.reshape(batch)
 
 
-def _plain_argmax(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool) -> Pair:
-    def best(a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-        score = reference.best_score(a, r, lengths, single)
+def _derivation(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce) -> Pair:
+    """Heads and score of the derivation that a reduction with one-hot gradients picks."""
+
+    def value(a: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        score = reference.chart(a, r, lengths, single, reduce)
         return score.sum(), score
 
-    (da, dr), score = torch.func.grad(best, (0, 1), has_aux=True)(arcs, root)
+    (da, dr), score = torch.func.grad(value, (0, 1), has_aux=True)(arcs, root)
     heads = _trees.heads_of(da, dr, lengths)
     heads = heads.masked_fill((score == -torch.inf)[:, None], _trees.PAD)
     return heads, score.to(arcs.dtype)
@@ -77,11 +81,13 @@ def sample(
 ) -> Tensor:
     """Heads (count, ..., N) of exact independent samples; all -2 where there is no tree."""
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("projective", backend, arcs, root):
+    if takes_native("projective", backend, arcs, root):
         shape = (count, len(flat[0]), 2 * flat[0].shape[-1])
         uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=arcs.device)
         op = torch.ops.lawful.projective_sample
         heads = op(*(x.contiguous() for x in flat), uniforms, single_root)
     else:
-        heads = _trees.sample_by_conditioning("projective", count, *flat, single_root, generator)
-    return heads.reshape(count, *batch, heads.shape[-1])
+        many = (flat[0].repeat(count, 1, 1), flat[1].repeat(count, 1), flat[2].repeat(count))
+        heads = _derivation(*many, single_root, drawer(generator))[0]
+    result: Tensor = heads.reshape(count, *batch, heads.shape[-1])
+    return result

@@ -4,16 +4,12 @@ The split-head chart program in log space, vectorised over the batch and over al
 width. Derivatives are autodiff's.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from lawful.kernels._logspace import logsumexp
+from lawful.kernels._logspace import Reduce, logsumexp
 
-__all__ = ["best_score", "log_partition", "masked"]
-
-Reduce = Callable[[Tensor], Tensor]
+__all__ = ["chart", "log_partition", "masked"]
 
 
 def masked(arcs: Tensor, root: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,15 +26,11 @@ def masked(arcs: Tensor, root: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]
 
 def log_partition(arcs: Tensor, root: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """(B) float64; arcs (B, N, N), root (B, N), lengths (B). O(N^3) time, N vector steps."""
-    return _chart(arcs, root, lengths, single_root, logsumexp)
+    return chart(arcs, root, lengths, single_root, logsumexp)
 
 
-def best_score(arcs: Tensor, root: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """(B) float64, the score of the best tree; its gradient is an indicator of one such tree."""
-    return _chart(arcs, root, lengths, single_root, lambda x: x.max(-1).values)
-
-
-def _chart(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce) -> Tensor:
+def chart(arcs: Tensor, root: Tensor, lengths: Tensor, single: bool, reduce: Reduce) -> Tensor:
+    """The program with any way to reduce log-weights; (B) float64."""
     a, r = masked(arcs, root, lengths)
     if a.shape[-1] == 0:
         return a.sum((-2, -1))

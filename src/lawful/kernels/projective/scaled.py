@@ -49,7 +49,7 @@ def run(
 def _weights(
     arcs: Tensor, root: Tensor, lengths: Tensor, direction: Pair | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """exp of the shifted scores, with components; the shift's total; the size of the direction."""
+    """Exp of the shifted scores, with components; the shift's total; the size of the direction."""
     a, r = masked(arcs, root, lengths)
     top = torch.maximum(a.amax(1), r)
     top = top.masked_fill(top == -torch.inf, 0.0)
@@ -87,7 +87,7 @@ def _inverse(z: Tensor) -> Tensor:
 
 
 def _push(target: Tensor, bar: Tensor, other: Tensor) -> None:
-    """target += bar[..., None] * other, in place."""
+    """Target += bar[..., None] * other, in place."""
     if len(bar) == 1:
         target.addcmul_(bar[..., None], other)
         return

@@ -5,12 +5,14 @@ them. What the kernels do not serve goes to the reference, see `reasons`.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from lawful.kernels.sab._ops import Arguments, Result, Rules, forward
 from lawful.kernels.sab.config import SABConfig
 from lawful.kernels.sab.schedule import Schedule
 
@@ -18,7 +20,6 @@ __all__ = ["Arguments", "Result", "reasons", "sab_lstm"]
 
 LANES = 16  # the kernels want each head's width to be a multiple of it
 _SMALL = {"shift": 0, "softmax": 1, "raw": 2}
-_SLACK = 3  # places beyond k_top + 1 for what is tied with the threshold
 
 
 def reasons(config: SABConfig) -> list[str]:
@@ -34,48 +35,6 @@ def reasons(config: SABConfig) -> list[str]:
         and config.policy != "last",
     }
     return [name for name, is_so in unsupported.items() if is_so]
-
-
-class Arguments(NamedTuple):
-    """Differentiable inputs. Widths n are padded to whole vectors, see `pad`."""
-
-    input: Tensor  # (4n, d)
-    hidden: Tensor  # (4n, n)
-    bias: Tensor  # (4n,)
-    key: Tensor  # (n, n)
-    query: Tensor  # (n, n)
-    score: Tensor  # (n,)
-    x: Tensor  # (B, T, d)
-    h0: Tensor  # (B, n)
-    c0: Tensor  # (B, n)
-    memory: Tensor  # (B, R, n)
-    keys: Tensor  # (B, R, n)
-
-
-class Result(NamedTuple):
-    """Outputs; the memories are a log of which row b has begin[b] .. end[b]."""
-
-    h: Tensor  # (B, T, n)
-    s: Tensor  # (B, T, n)
-    hn: Tensor  # (B, n)
-    cn: Tensor  # (B, n)
-    memory: Tensor  # (B, S, n)
-    keys: Tensor  # (B, S, n)
-    stamps: Tensor  # (B, S)
-    begin: Tensor  # (B,)
-    end: Tensor  # (B,)
-
-
-class _Saved(NamedTuple):
-    exp: Tensor
-    gates: Tensor
-    cells: Tensor
-    asked: Tensor
-    sums: Tensor
-    weights: Tensor
-    slots: Tensor
-    span: Tensor
-    modes: Tensor
 
 
 def pad(x: Tensor, heads: int, dims: Sequence[int]) -> Tensor:
@@ -120,7 +79,7 @@ def sab_lstm(
     if wants:
         out = _SABLSTM.apply(*inputs, counts, stamps, marks, plan.steps, rules)  # type: ignore[no-untyped-call]
     else:
-        out = _forward(*inputs, counts, stamps, marks, plan.steps, *rules, False)
+        out = forward(*inputs, counts, stamps, marks, plan.steps, *rules, False)
     return Result(*out[: len(Result._fields)])
 
 
@@ -135,17 +94,7 @@ def _align_end(carried: Tensor, counts: Tensor) -> Tensor:
     )
 
 
-class _Rules(NamedTuple):
-    k_top: int
-    k_att: int
-    flags: int
-    bound: int
-    heads: int
-    margin: float
-    scale: float
-
-
-def _rules(config: SABConfig) -> _Rules:
+def _rules(config: SABConfig) -> Rules:
     flags = (
         (config.threshold == "k+1")
         | (config.normaliser == "softmax") << 1
@@ -156,180 +105,13 @@ def _rules(config: SABConfig) -> _Rules:
     period = config.k_att if isinstance(config.k_att, int) else 1
     bound = config.max_memories or 0
     scale = config.recall_scale
-    return _Rules(config.k_top, period, flags, bound, config.heads, config.margin, scale)
-
-
-def _shapes(x: Tensor, memory: Tensor, rules: _Rules) -> tuple[int, int]:
-    """Slots S of the log, and places K for selected memories."""
-    slots = memory.shape[1] + (x.shape[1] + rules.k_att - 1) // rules.k_att
-    return slots, rules.k_top + 1 + _SLACK
-
-
-def _allocate(
-    x: Tensor, h0: Tensor, memory: Tensor, rules: _Rules, save: bool
-) -> tuple[Result, _Saved]:
-    (batch, steps, _), n, heads = x.shape, h0.shape[1], rules.heads
-    slots, places = _shapes(x, memory, rules)
-    kept = (batch, steps) if save else (0, 0)
-    whole = {"dtype": torch.int64}
-    result = Result(
-        h=x.new_empty(batch, steps, n),
-        s=x.new_empty(batch, steps, n),
-        hn=x.new_empty(batch, n),
-        cn=x.new_empty(batch, n),
-        memory=x.new_zeros(batch, slots, n),
-        keys=x.new_zeros(batch, slots, n),
-        stamps=x.new_full((batch, slots), -1, **whole),  # type: ignore[arg-type]
-        begin=x.new_zeros(batch, **whole),  # type: ignore[arg-type]
-        end=x.new_zeros(batch, **whole),  # type: ignore[arg-type]
-    )
-    saved = _Saved(
-        exp=x.new_empty(batch, slots, n),
-        gates=x.new_empty(*kept, 4 * n),
-        cells=x.new_empty(*kept, n),
-        asked=x.new_empty(*kept, n),
-        sums=x.new_empty(*kept, heads),
-        weights=x.new_empty(*kept, heads, places),
-        slots=x.new_empty(*kept, heads, places, dtype=torch.int32),
-        span=x.new_zeros(*kept, 2, dtype=torch.int32),
-        modes=x.new_empty(*kept, heads, dtype=torch.int8),
-    )
-    return result, saved
-
-
-_Many = tuple[
-    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-]  # fmt: skip
-
-
-@torch.library.custom_op("lawful::sab_lstm", mutates_args=(), device_types="cpu")
-def _forward(
-    input: Tensor,  # noqa: A002
-    hidden: Tensor,
-    bias: Tensor,
-    key: Tensor,
-    query: Tensor,
-    score: Tensor,
-    x: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    memory: Tensor,
-    keys: Tensor,
-    counts: Tensor,
-    stamps: Tensor,
-    marks: Tensor,
-    steps: Tensor,
-    k_top: int,
-    k_att: int,
-    flags: int,
-    bound: int,
-    heads: int,
-    margin: float,
-    scale: float,
-    save: bool,
-) -> _Many:
-    rules = _Rules(k_top, k_att, flags, bound, heads, margin, scale)
-    out, saved = _allocate(x, h0, memory, rules, save)
-    carried = memory.shape[1]
-    out.memory[:, :carried] = memory
-    out.keys[:, :carried] = keys
-    out.stamps[:, :carried] = stamps
-    out.begin.copy_(carried - counts)
-    out.end.fill_(carried)
-    weights = [t.contiguous() for t in (input, hidden, bias, key, query, score, x, h0, c0, marks)]
-    torch.ops.lawful.sab_forward_(
-        *weights, steps.contiguous(), *out[:6], saved.exp, *out[6:], *saved[1:],
-        k_top, flags, bound, carried, heads, saved.slots.shape[-1], margin, scale,
-    )  # fmt: skip
-    return (*out, *saved)
-
-
-@_forward.register_fake
-def _(
-    input, hidden, bias, key, query, score, x, h0, c0, memory, keys, counts, stamps, marks, steps,  # noqa: A002
-    k_top, k_att, flags, bound, heads, margin, scale, save,
-):  # type: ignore[no-untyped-def]  # fmt: skip
-    rules = _Rules(k_top, k_att, flags, bound, heads, margin, scale)
-    out, saved = _allocate(x, h0, memory, rules, save)
-    return (*out, *saved)
-
-
-_Eleven = tuple[
-    Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor
-]
-
-
-@torch.library.custom_op("lawful::sab_lstm_backward", mutates_args=(), device_types="cpu")
-def _backward(
-    grads: list[Tensor],
-    inputs: list[Tensor],
-    marks: Tensor,
-    steps: Tensor,
-    out: list[Tensor],
-    k_top: int,
-    k_att: int,
-    flags: int,
-    bound: int,
-    heads: int,
-    margin: float,
-    scale: float,
-) -> _Eleven:
-    a, result = Arguments(*inputs), Result(*out[:9])
-    saved = _Saved(*out[9:])
-    n, carried = a.h0.shape[1], a.memory.shape[1]
-    gh, gs, ghn, gcn, gmemory, gkeys = (g.contiguous() for g in grads)
-    dgates, dquery = torch.zeros_like(saved.gates), torch.zeros_like(saved.cells)
-    dmemory = gmemory.clone() if gmemory.numel() else torch.zeros_like(result.memory)
-    dkeys = gkeys.clone() if gkeys.numel() else torch.zeros_like(result.keys)
-    dh0, dc0 = torch.empty_like(a.h0), torch.empty_like(a.c0)
-    blocks = torch.ops.lawful.sab_blocks_(a.x, result.h, result.memory)
-    dscore = a.x.new_zeros(blocks, n)
-    live = torch.zeros(a.x.shape[:2], dtype=torch.uint8)
-    torch.ops.lawful.sab_backward_(
-        *(t.contiguous() for t in a[:9]), marks.contiguous(), steps.contiguous(), result.h,
-        result.s, result.memory, saved.exp, result.end, *saved[1:], gh, gs, ghn, gcn, dgates,
-        dquery, dmemory, dkeys, dh0, dc0, dscore, live, k_top, flags, bound, carried, heads,
-        saved.slots.shape[-1], margin, scale,
-    )  # fmt: skip
-    dinput, dhidden, dbias, dq = _weight_gradients(a, result, marks, dgates, dquery, live, scale)
-    new, made = dkeys[:, carried:].flatten(0, 1), result.memory[:, carried:].flatten(0, 1)
-    return (
-        dinput, dhidden, dbias, new.T @ made, dq, dscore.sum(0), dgates @ a.input, dh0, dc0,
-        dmemory[:, :carried].clone(), dkeys[:, :carried].clone(),
-    )  # fmt: skip
-
-
-def _weight_gradients(
-    a: Arguments,
-    out: Result,
-    marks: Tensor,
-    dgates: Tensor,
-    dquery: Tensor,
-    live: Tensor,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over all steps in large products; over the live ones only, if those are few."""
-    before = torch.cat([a.h0[:, None], out.h[:, :-1]], 1)
-    before.masked_fill_(marks[1].bool()[..., None], 0)
-    raw = torch.sub(out.h, out.s, alpha=scale)
-    many = [t.flatten(0, 1) for t in (dgates, dquery, a.x, before, raw)]
-    chosen = live.flatten().nonzero()[:, 0]
-    if len(chosen) < live.numel() // 2:
-        many = [t.index_select(0, chosen) for t in many]
-    dg, dq, x, before, raw = many
-    return dg.T @ x, dg.T @ before, dg.sum(0), dq.T @ raw
-
-
-@_backward.register_fake
-def _(grads, inputs, marks, steps, out, *rules):  # type: ignore[no-untyped-def]
-    return tuple(torch.empty_like(t) for t in inputs)
+    return Rules(config.k_top, period, flags, bound, config.heads, config.margin, scale)
 
 
 class _SABLSTM(torch.autograd.Function):
     @staticmethod
-    def forward(*args: Any) -> Any:  # type: ignore[override]
-        return _forward(*args[:-1], *args[-1], True)
+    def forward(*args: Any) -> Any:
+        return forward(*args[:-1], *args[-1], True)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -340,10 +122,13 @@ class _SABLSTM(torch.autograd.Function):
         ctx.save_for_backward(*inputs[:11], marks, steps, *output)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         saved = ctx.saved_tensors
         inputs, (marks, steps), output = saved[:11], saved[11:13], saved[13:]
         none = inputs[0].new_empty(0)
         given = [none if g is None else g for g in grads[:6]]
-        back = _backward(given, list(inputs), marks, steps, list(output), *ctx.rules)
+        back = torch.ops.lawful.sab_lstm_backward(
+            given, list(inputs), marks, steps, list(output), *ctx.rules
+        )
         return (*back, None, None, None, None, None)

@@ -19,7 +19,7 @@ def run_native(
     x: Tensor,
     state: SABState,
     plan: Schedule,
-    cell: nn.LSTMCell,
+    cell: nn.Module,
     weights: Mapping[str, Tensor],
     config: SABConfig,
 ) -> tuple[Tensor, Tensor, SABState]:
@@ -44,7 +44,7 @@ def _run(
     x: Tensor,
     state: SABState,
     plan: Schedule,
-    cell: nn.LSTMCell,
+    cell: nn.Module,
     weights: Mapping[str, Tensor],
     config: SABConfig,
 ) -> tuple[Tensor, Tensor, SABState]:
@@ -59,8 +59,10 @@ def _run(
 
 
 def _arguments(
-    x: Tensor, state: SABState, cell: nn.LSTMCell, weights: Mapping[str, Tensor], heads: int
+    x: Tensor, state: SABState, cell: nn.Module, weights: Mapping[str, Tensor], heads: int
 ) -> Arguments:
+    if not isinstance(cell, nn.LSTMCell):
+        raise TypeError("the compiled path is for nn.LSTMCell")
     bias = x.new_zeros(cell.weight_hh.shape[0], dtype=cell.weight_hh.dtype)
     if cell.bias:
         bias = cell.bias_ih + cell.bias_hh

@@ -32,8 +32,14 @@ class Schedule:
 
     def part(self, steps: slice) -> "Schedule":
         """The schedule of some of the steps; ``final`` is right only after the last part."""
-        columns = (self.active, self.reset, self.cut, self.store, self.steps)
-        return Schedule(*(c[:, steps] for c in columns), self.final)
+        return Schedule(
+            self.active[:, steps],
+            self.reset[:, steps],
+            self.cut[:, steps],
+            self.store[:, steps],
+            self.steps[:, steps],
+            self.final,
+        )
 
 
 def make_schedule(

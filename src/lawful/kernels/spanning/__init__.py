@@ -10,14 +10,15 @@ from torch import Generator, Tensor
 
 from lawful.kernels import _trees
 from lawful.kernels._native import Backend
-from lawful.kernels._trees import Pair
+from lawful.kernels._tree_native import call_native, takes_native
+from lawful.kernels._tree_truth import Pair, register
 from lawful.kernels.projective.reference import masked
 from lawful.kernels.spanning import dense, reference
 from lawful.kernels.spanning._edmonds import best_heads
 
 __all__ = ["argmax", "log_partition", "marginals", "sample"]
 
-_trees.register("spanning", reference.log_partition, dense.partition, dense.run)
+register("spanning", reference.log_partition, dense.partition, dense.run)
 
 
 def log_partition(
@@ -54,8 +55,8 @@ def argmax(
     O(N^2), deterministic on ties (every choice goes to the lower head).
     """
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("spanning", backend, arcs, root):
-        heads, score = _trees.call_native("spanning", "argmax", *flat, single_root)
+    if takes_native("spanning", backend, arcs, root):
+        heads, score = call_native("spanning", "argmax", *flat, single_root)
     else:
         heads, score = _plain_argmax(*flat, single_root)
     return heads.reshape(*batch, heads.shape[-1]), score.reshape(batch)
@@ -107,7 +108,7 @@ def sample(
     of a walk is independent of its tree, so the mixture is exact.
     """
     batch, flat = _trees.flatten(arcs, root, lengths)
-    if _trees.takes_native("spanning", backend, arcs, root):
+    if takes_native("spanning", backend, arcs, root):
         heads = _walk(count, *flat, single_root, generator)
     else:
         heads = _trees.sample_by_conditioning("spanning", count, *flat, single_root, generator)
@@ -122,15 +123,15 @@ def _walk(
     single: bool,
     generator: Generator | None,
 ) -> Tensor:
-    tensors = tuple(x.contiguous() for x in (arcs, root, lengths))
-    top = _trees.call_native("spanning", "marginals", *tensors, single)[1].double()
+    tensors = arcs.contiguous(), root.contiguous(), lengths.contiguous()
+    top = call_native("spanning", "marginals", *tensors, single)[1].double()
     seeds = torch.randint(2**62, (count, len(arcs)), generator=generator)
     walks = torch.ops.lawful.spanning_walks
     heads: Tensor
     heads, finished = walks(*tensors, top.contiguous(), seeds, single)
     if not bool(finished.all()):
         which, element = (~finished).nonzero(as_tuple=True)
-        rest = (x[element] for x in tensors)
+        rest = tensors[0][element], tensors[1][element], tensors[2][element]
         heads[which, element] = _trees.sample_by_conditioning(
             "spanning", 1, *rest, single, generator
         )[0]

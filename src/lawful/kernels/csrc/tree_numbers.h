@@ -15,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are only passed between inlined functions
 #endif
 
-namespace lawful {
+namespace lawful::trees {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -190,7 +190,7 @@ struct Number<Dual<V>> {
     const V v = N::weight(x, t);
     if constexpr (N::wide) {
       if (v.m == 0.0) return {v, v};  // a part that cannot be chosen has no gradient, even for t=inf
-      return {v, v * lawful::wide(t, 0)};
+      return {v, v * trees::wide(t, 0)};
     } else {
       return {v, v == 0.0 ? V{} : v * t};
     }
@@ -250,22 +250,53 @@ inline Dual<double> dot<Dual<double>>(const Dual<double>* a, const Dual<double>*
 
 // ---- memory ----------------------------------------------------------------------------------
 
-// Uninitialised, aligned to a cache line; the allocator keeps the pages between calls.
+// Each thread keeps its last large block (up to 16 MiB): fresh pages cost more than small charts.
+struct Spare {
+  void* data = nullptr;
+  size_t bytes = 0;
+  ~Spare() { std::free(data); }
+};
+
+inline Spare& spare() {
+  static thread_local Spare block;
+  return block;
+}
+
+// Uninitialised, aligned to a cache line.
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(int64_t count) {
-    const size_t bytes = (static_cast<size_t>(count > 0 ? count : 1) * sizeof(T) + 63) & ~size_t{63};
-    data_ = static_cast<T*>(std::aligned_alloc(64, bytes));
-    if (!data_) throw std::bad_alloc();
+  explicit Buffer(int64_t count)
+      : bytes_((static_cast<size_t>(count > 0 ? count : 1) * sizeof(T) + 63) & ~size_t{63}) {
+    Spare& kept = spare();
+    if (bytes_ >= kLarge && kept.bytes >= bytes_) {
+      data_ = static_cast<T*>(kept.data);
+      bytes_ = kept.bytes;
+      kept.data = nullptr;
+      kept.bytes = 0;
+    } else {
+      data_ = static_cast<T*>(std::aligned_alloc(64, bytes_));
+      if (!data_) throw std::bad_alloc();
+    }
   }
-  ~Buffer() { std::free(data_); }
+  ~Buffer() {
+    Spare& kept = spare();
+    if (bytes_ < kLarge || bytes_ > kMost || bytes_ <= kept.bytes) {
+      std::free(data_);
+      return;
+    }
+    std::free(kept.data);
+    kept.data = data_;
+    kept.bytes = bytes_;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   T* get() const { return data_; }
 
  private:
+  static constexpr size_t kLarge = size_t{64} << 10, kMost = size_t{16} << 20;
+  size_t bytes_;
   T* data_;
 };
 
-}  // namespace lawful
+}  // namespace lawful::trees

@@ -1,0 +1,27 @@
+"""Energies of tokens, and blocks that settle in them."""
+
+from lawful.energy._attention import EnergyAttention as EnergyAttention
+from lawful.energy._block import EnergyBlock as EnergyBlock
+from lawful.energy._hopfield import ConvexPotential as ConvexPotential
+from lawful.energy._hopfield import HopfieldNetwork as HopfieldNetwork
+from lawful.energy._laws import TRANSFORMER_LAWS as TRANSFORMER_LAWS
+from lawful.energy._norm import EnergyLayerNorm as EnergyLayerNorm
+from lawful.energy._published import PublishedImageModel as PublishedImageModel
+from lawful.energy._published import load_published as load_published
+from lawful.energy._terms import EnergyTerm as EnergyTerm
+from lawful.energy._transformer import EnergyTransformer as EnergyTransformer
+from lawful.energy._transformer import Settled as Settled
+
+__all__ = [
+    "TRANSFORMER_LAWS",
+    "ConvexPotential",
+    "EnergyAttention",
+    "EnergyBlock",
+    "EnergyLayerNorm",
+    "EnergyTerm",
+    "EnergyTransformer",
+    "HopfieldNetwork",
+    "PublishedImageModel",
+    "Settled",
+    "load_published",
+]
