@@ -3,6 +3,7 @@ import pickle
 import pytest
 import torch
 
+import lawful
 from lawful.errors import InputError
 from lawful.models import (
     BiaffineParser,
@@ -15,6 +16,7 @@ from lawful.models import (
     WordEncoderConfig,
 )
 from lawful.models._words import BiLSTM, CharacterFeatures, SharedDropout, reverse
+from lawful.structures import STRUCTURE_LAWS, LinearChain, ProjectiveTree
 
 SMALL = {
     "word_size": 5, "char_size": 4, "char_features": 6, "hidden_size": 7, "dropout": 0.3,
@@ -188,3 +190,40 @@ def test_local_and_tree_parsers_differ_only_in_training():
     tree, local = parser(), parser(LocalParserConfig(**SMALL, arc_size=6, label_size=4))
     assert (tree.local, local.local) == (False, True)
     assert tree.state_dict().keys() == local.state_dict().keys()
+
+
+def heads_for(model):
+    return (torch.full((3, 4), -1),) if isinstance(model, BiaffineParser) else ()
+
+
+def small(structure):
+    sizes = {**SMALL, "arc_size": 6, "label_size": 4}
+    return parser(TreeParserConfig(**sizes, structure=structure))
+
+
+NETWORKS = {
+    "crf": tagger,
+    "softmax": lambda: tagger(chained=False),
+    "spanning": lambda: small("spanning"),
+    "projective": lambda: small("projective"),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_keep_the_laws_of_their_distribution(name):
+    model = NETWORKS[name]().eval()
+    certificate = lawful.check(model, *batch(), *heads_for(model))
+    rows = [r for r in certificate.rows if r.law in {law.name for law in STRUCTURE_LAWS}]
+    assert {r.law for r in rows} == {law.name for law in STRUCTURE_LAWS}
+    assert all(r.holds for r in rows), certificate
+    assert all(r.cases for r in rows)
+
+
+@pytest.mark.parametrize(("name", "family"), [("crf", LinearChain), ("projective", ProjectiveTree)])
+def test_a_broken_distribution_breaks_the_laws_of_the_network(monkeypatch, name, family):
+    right = family._marginals
+    monkeypatch.setattr(family, "_marginals", lambda d: tuple(1.01 * m for m in right(d)))
+    model = NETWORKS[name]().eval()
+    certificate = lawful.check(model, *batch(), *heads_for(model))
+    broken = {r.law for r in certificate.rows if r.holds is False}
+    assert {"sum", "gradient"} <= broken

@@ -9,7 +9,7 @@ from lawful.errors import InputError
 from lawful.models import CRFTaggerConfig, SoftmaxTaggerConfig
 from lawful.tasks import batches, exhibits, get_task
 from lawful.tasks.tagging import TaggingConfig, TaggingTask
-from lawful.tasks.tagging._task import TaggingEvaluation, chain
+from lawful.tasks.tagging._task import TaggingEvaluation
 from lawful.tasks.treebank import EMBEDDED, File, read_sentences
 from lawful.training import RunFolder, TrainConfig, Trainer, evaluate
 
@@ -270,11 +270,6 @@ def test_tags_of_a_batch_fill_no_padding():
     for batch in batches(task.source("train"), 16):
         inside = torch.arange(batch["tags"].shape[1]) < batch["lengths"][:, None]
         assert ((batch["tags"] >= 0) == inside).all()
-        scores = task.build(CRFTaggerConfig(**TINY))
-        assert (
-            chain(
-                scores(*(batch[k] for k in ("words", "chars", "spelling", "lengths"))),
-                batch["lengths"],
-            ).argmax.shape
-            == batch["tags"].shape
-        )
+        model = task.build(CRFTaggerConfig(**TINY))
+        scores = model(*(batch[k] for k in ("words", "chars", "spelling", "lengths")))
+        assert scores.chain(batch["lengths"]).argmax.shape == batch["tags"].shape

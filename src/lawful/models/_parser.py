@@ -1,16 +1,20 @@
 """A graph-based dependency parser: a score for every head of every word, and for every label."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from lawful.errors import expected
+from lawful.laws import Law
+from lawful.models._structured import laws_of_distribution
 from lawful.models._words import SharedDropout, WordEncoder, WordEncoderConfig
+from lawful.structures import ProjectiveTree, SpanningTree
 
 Decoder = Literal["argmax", "mbr"]
+Structure = Literal["spanning", "projective"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class _ParserConfig(WordEncoderConfig):
 class TreeParserConfig(_ParserConfig):
     """Trained on the probability of the whole tree."""
 
-    structure: Literal["spanning", "projective"] = "spanning"
+    structure: Structure = "spanning"
     """Any tree (spanning), or only trees without crossing arcs; with one root in either case."""
     decode: Decoder = "argmax"
     """Predict the likeliest tree (argmax) or the one with most expected right heads (mbr)."""
@@ -42,7 +46,7 @@ class TreeParserConfig(_ParserConfig):
 class LocalParserConfig(_ParserConfig):
     """The baseline: trained on each word's head on its own, decoded as a tree."""
 
-    structure: Literal["spanning", "projective"] = "spanning"
+    structure: Structure = "spanning"
     """The trees to decode: any (spanning), or only those without crossing arcs."""
     decode: Decoder = "argmax"
     """Predict the likeliest tree (argmax) or the one with most expected right heads (mbr)."""
@@ -58,11 +62,29 @@ class ParserStates(NamedTuple):
 
 
 class ParserScores(NamedTuple):
-    """Log-potentials: arcs (B, N, N) [head, word], root (B, N), labels (B, N, L) at given heads."""
+    """Log-potentials: arcs (B, N, N) [head, word], root (B, N), labels (B, N, L) at given heads.
+
+    ``states`` gives the labels at other heads, by `BiaffineParser.labels`.
+    """
 
     arcs: Tensor
     root: Tensor
     labels: Tensor
+    states: ParserStates
+
+
+def tree(
+    structure: Structure, arcs: Tensor, root: Tensor, lengths: Tensor
+) -> ProjectiveTree | SpanningTree:
+    """The distribution of trees with a single root."""
+    family = ProjectiveTree if structure == "projective" else SpanningTree
+    # Not validated: a loss that became NaN is for the training loop to report.
+    return family(arcs, root, lengths, single_root=True, validate_args=False)
+
+
+def _tree(model: Any, args: tuple[Any, ...]) -> ProjectiveTree | SpanningTree:
+    scores: ParserScores = model(*args)
+    return tree(model.structure, scores.arcs, scores.root, args[3])
 
 
 class BiaffineParser(nn.Module):
@@ -83,6 +105,8 @@ class BiaffineParser(nn.Module):
         device: Where the parameters live.
         dtype: Their floating-point type.
     """
+
+    laws: ClassVar[tuple[Law, ...]] = laws_of_distribution(_tree)
 
     def __init__(
         self,
@@ -153,4 +177,4 @@ class BiaffineParser(nn.Module):
         """All potentials, those of labels at the given heads (B, N); -1 is the root."""
         states = self.states(words, chars, spelling, lengths)
         arcs, root = self.arcs(states)
-        return ParserScores(arcs, root, self.labels(states, heads))
+        return ParserScores(arcs, root, self.labels(states, heads), states)

@@ -1,12 +1,15 @@
 """A tagger: scores of tags at each word, and of tags beside each other."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from lawful.laws import Law
+from lawful.models._structured import laws_of_distribution
 from lawful.models._words import WordEncoder, WordEncoderConfig
+from lawful.structures import LinearChain
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,23 @@ class TagScores(NamedTuple):
     start: Tensor
     end: Tensor
 
+    def chain(self, lengths: Tensor) -> LinearChain:
+        """The distribution of the tag sequences of sentences of these lengths (B,)."""
+        # Not validated: a loss that became NaN is for the training loop to report.
+        return LinearChain(
+            self.unary,
+            self.transition,
+            lengths,
+            start=self.start,
+            end=self.end,
+            validate_args=False,
+        )
+
+
+def _chain(model: Any, args: tuple[Any, ...]) -> LinearChain:
+    scores: TagScores = model(*args)
+    return scores.chain(args[3])
+
 
 class Tagger(nn.Module):
     """Log-potentials of the tags of a sentence.
@@ -43,6 +63,8 @@ class Tagger(nn.Module):
         device: Where the parameters live.
         dtype: Their floating-point type.
     """
+
+    laws: ClassVar[tuple[Law, ...]] = laws_of_distribution(_chain)
 
     def __init__(
         self,

@@ -1,24 +1,13 @@
 """From potentials to losses and trees."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from lawful.models import BiaffineParser
-from lawful.structures import ProjectiveTree, SpanningTree
+from lawful.models._parser import Structure, tree
 
-Structure = Literal["spanning", "projective"]
-Tree = ProjectiveTree | SpanningTree
 ROOT, PADDING = -1, -2
-
-
-def tree(structure: Structure, arcs: Tensor, root: Tensor, lengths: Tensor) -> Tree:
-    """The distribution of trees with a single root."""
-    family = ProjectiveTree if structure == "projective" else SpanningTree
-    # Not validated: a loss that became NaN is for the training loop to report.
-    return family(arcs, root, lengths=lengths, single_root=True, validate_args=False)
 
 
 def head_logits(arcs: Tensor, root: Tensor, lengths: Tensor) -> Tensor:

@@ -233,10 +233,9 @@ class ParsingEvaluation(Evaluation):
     def update(self, model: nn.Module, batch: Batch) -> None:
         """Adds a batch."""
         assert isinstance(model, BiaffineParser)
-        states = model.states(*inputs(batch))
-        arcs, root = model.arcs(states)
+        arcs, root, labels, states = model(*inputs(batch), batch["heads"])
         loss = head_loss(model.local, model.structure, arcs, root, batch)
-        loss = loss + label_loss(model.labels(states, batch["heads"]), batch["labels"])
+        loss = loss + label_loss(labels, batch["labels"])
         self.loss += float(loss.sum())
         self.words += int(batch["lengths"].sum())
         heads = best_heads(model, arcs, root, batch["lengths"])

@@ -57,8 +57,6 @@ def tagging_exhibits(task: "TaggingTask", model: nn.Module, split: Split) -> lis
 
 
 def _look(task: "TaggingTask", model: nn.Module, split: Split) -> _Seen:
-    from lawful.tasks.tagging._task import chain
-
     source, n = task.source(split), len(task.tags)
     device = next(model.parameters()).device
     seen = _Seen(np.zeros((n, n), dtype=np.int64))
@@ -67,7 +65,7 @@ def _look(task: "TaggingTask", model: nn.Module, split: Split) -> _Seen:
         batch = source.batch(range(start, min(start + 64, len(source), _SENTENCES)))
         batch = to_device(batch, device)
         with torch.no_grad():
-            found = chain(model(*inputs(batch)), batch["lengths"]).argmax
+            found = model(*inputs(batch)).chain(batch["lengths"]).argmax
         for g, f in zip(batch["tags"].tolist(), found.tolist(), strict=True):
             _count(seen, task.tags, next(sentences), g, f)
     return seen

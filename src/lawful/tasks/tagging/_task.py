@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from lawful.errors import InputError
 from lawful.models import CRFTaggerConfig, SoftmaxTaggerConfig, Tagger, TagScores
-from lawful.structures import LinearChain
 from lawful.tasks._base import Batch, Evaluation, Split, batches
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.treebank import ENDINGS, Lexicon, Sentence, Table, TagColumn, is_bio, spans
@@ -91,7 +90,7 @@ class TaggingTask(TreebankTask[TaggingConfig]):
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Negative log-likelihood in nats per word."""
         scores: TagScores = model(*inputs(batch))
-        loss = -chain(scores, batch["lengths"]).log_prob(batch["tags"])
+        loss = -scores.chain(batch["lengths"]).log_prob(batch["tags"])
         words = batch["lengths"].sum()
         return loss.sum() / words, {}
 
@@ -116,7 +115,7 @@ class TaggingTask(TreebankTask[TaggingConfig]):
 
     def _predicted(self, model: nn.Module, path: Path) -> Iterator[tuple[Sentence, list[str]]]:
         def decode(model: nn.Module, batch: Batch) -> list[list[str]]:
-            found = chain(model(*inputs(batch)), batch["lengths"]).argmax
+            found = model(*inputs(batch)).chain(batch["lengths"]).argmax
             rows = zip(found.tolist(), batch["lengths"].tolist(), strict=True)
             return [[self.tags[t] for t in row[:n]] for row, n in rows]
 
@@ -144,19 +143,6 @@ class TaggingTask(TreebankTask[TaggingConfig]):
         self.tags = state["tags"]
 
 
-def chain(scores: TagScores, lengths: Tensor) -> LinearChain:
-    """The distribution of tag sequences."""
-    # Not validated: a loss that became NaN is for the training loop to report.
-    return LinearChain(
-        scores.unary,
-        scores.transition,
-        lengths,
-        start=scores.start,
-        end=scores.end,
-        validate_args=False,
-    )
-
-
 class TaggingEvaluation(Evaluation):
     """Counts right tags, right tags of unknown words, and spans.
 
@@ -173,7 +159,7 @@ class TaggingEvaluation(Evaluation):
     def update(self, model: nn.Module, batch: Batch) -> None:
         """Adds a batch."""
         lengths, gold = batch["lengths"], batch["tags"]
-        found_chain = chain(model(*inputs(batch)), lengths)
+        found_chain = model(*inputs(batch)).chain(lengths)
         valid = torch.arange(gold.shape[1], device=gold.device) < lengths[:, None]
         known = ((gold >= 0) | ~valid).all(1)
         log_prob = found_chain.log_prob(gold.masked_fill(valid & (gold < 0), 0))
