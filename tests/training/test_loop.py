@@ -46,7 +46,7 @@ def weights(trainer):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "adagrad"])
-@pytest.mark.parametrize("schedule", ["cosine", "plateau"])
+@pytest.mark.parametrize("schedule", ["cosine", "plateau", "halving"])
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, optimizer, schedule):
     config = replace(SMALL, optimizer=optimizer, schedule=schedule, lr=0.05, batch_size=7)
     whole = make(tmp_path, config, name="whole")

@@ -16,12 +16,17 @@ from lawful.models._registry import build_sequence_model as build_sequence_model
 from lawful.models._sab import Recalling as Recalling
 from lawful.models._sab import SABModel as SABModel
 from lawful.models._sab import SABModelConfig as SABModelConfig
+from lawful.models._search import beam_search as beam_search
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
 from lawful.models._tagger import CRFTaggerConfig as CRFTaggerConfig
 from lawful.models._tagger import SoftmaxTaggerConfig as SoftmaxTaggerConfig
 from lawful.models._tagger import Tagger as Tagger
 from lawful.models._tagger import TagScores as TagScores
+from lawful.models._transducer import SimpleTransducerConfig as SimpleTransducerConfig
+from lawful.models._transducer import TransducerConfig as TransducerConfig
+from lawful.models._transducer import TransducerModel as TransducerModel
+from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
 from lawful.models._words import WordEncoder as WordEncoder
@@ -43,15 +48,20 @@ __all__ = [
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
     "TagScores",
     "Tagger",
+    "TransducerConfig",
+    "TransducerModel",
     "TransformerConfig",
     "TransformerModel",
     "TreeParserConfig",
+    "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
     "WordEncoder",
     "WordEncoderConfig",
+    "beam_search",
     "build_sequence_model",
 ]

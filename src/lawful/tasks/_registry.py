@@ -14,6 +14,7 @@ _PLACES = {
     "adding": "lawful.tasks._adding:AddingTask",
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
+    "transduction": "lawful.tasks.transduction:TransductionTask",
 }
 
 

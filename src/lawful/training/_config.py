@@ -29,12 +29,16 @@ class TrainConfig:
     """Weight decay (decoupled in adamw, an l2 gradient elsewhere)."""
     momentum: float = 0.0
     """Momentum of sgd."""
-    schedule: Literal["constant", "cosine", "linear", "plateau"] = "constant"
-    """Course of the learning rate after warm-up; plateau halves it when validation stalls."""
+    schedule: Literal["constant", "cosine", "linear", "plateau", "halving"] = "constant"
+    """Course of the learning rate after warm-up; plateau halves it whenever validation stalls,
+    halving at every evaluation from the first one that stalls."""
+    halve_from: int = 0
+    """With the halving schedule, the evaluation (counted from 1) from which on the rate is halved
+    even if validation still improves; 0 means only once it stalls."""
     warmup: int = 0
     """Updates over which the learning rate rises from zero."""
     min_lr: float = 0.0
-    """Learning rate at the end of cosine and linear, and the floor of plateau."""
+    """Learning rate at the end of cosine and linear, and the floor of plateau and halving."""
     clip: float = 1.0
     """Largest global norm of the gradient; 0 turns clipping off."""
     eval_every: int = 200
@@ -64,7 +68,7 @@ class TrainConfig:
             _at_least(self, name, 1)
         for name in ("steps", "eval_batch_size"):
             _at_least(self, name, 1)
-        for name in ("warmup", "patience", "workers", "threads", "check_every"):
+        for name in ("warmup", "patience", "workers", "threads", "check_every", "halve_from"):
             _at_least(self, name, 0)
         for name in ("lr", "weight_decay", "momentum", "min_lr", "clip"):
             value = getattr(self, name)
@@ -80,8 +84,10 @@ class TrainConfig:
             )
         if self.momentum and self.optimizer != "sgd":
             raise expected("momentum", "0 unless the optimizer is sgd", self.momentum)
-        if self.warmup and self.schedule == "plateau":
-            raise expected("warmup", "0 with the plateau schedule", self.warmup)
+        if self.warmup and self.schedule in ("plateau", "halving"):
+            raise expected("warmup", f"0 with the {self.schedule} schedule", self.warmup)
+        if self.halve_from and self.schedule != "halving":
+            raise expected("halve_from", "0 unless the schedule is halving", self.halve_from)
 
 
 # Settings that may change when a run is resumed: they move the end or the bookkeeping, not what

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
@@ -39,16 +40,44 @@ def lr_factor(step: int, total: int, config: TrainConfig) -> float:
     return 1.0
 
 
+class Halving:
+    """Halves the rate at every evaluation, from the first without improvement, or a given one."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, config: TrainConfig) -> None:
+        self._optimizer, self._from, self._floor = optimizer, config.halve_from, config.min_lr
+        self._best, self._count, self._started = math.inf, 0, False
+
+    def step(self, loss: float) -> None:
+        """Tells the validation loss."""
+        self._count += 1
+        due = 0 < self._from <= self._count
+        self._started = self._started or due or not loss < self._best
+        self._best = min(self._best, loss)
+        for group in self._optimizer.param_groups if self._started else ():
+            group["lr"] = max(group["lr"] / 2, self._floor)
+
+    def state_dict(self) -> dict[str, object]:
+        """For exact resume; the rate itself is in the optimiser's state."""
+        return {"best": self._best, "count": self._count, "started": self._started}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._best, self._count = float(state["best"]), int(state["count"])
+        self._started = bool(state["started"])
+
+
 class Schedule:
-    """Warm-up and schedule by step, and halving by validation for ``plateau``."""
+    """Warm-up and schedule by step, and halving by validation for ``plateau`` and ``halving``."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, total: int, config: TrainConfig) -> None:
         self._by_step: LambdaLR | None = None
-        self._by_metric: ReduceLROnPlateau | None = None
+        self._by_metric: ReduceLROnPlateau | Halving | None = None
         if config.schedule == "plateau":
             self._by_metric = ReduceLROnPlateau(
                 optimizer, factor=0.5, patience=0, threshold=0.0, min_lr=config.min_lr
             )
+        elif config.schedule == "halving":
+            self._by_metric = Halving(optimizer, config)
         else:
             self._by_step = LambdaLR(optimizer, lambda step: lr_factor(step, total, config))
 
