@@ -5,9 +5,9 @@ import torch
 
 def plain_weights(scores, k_top, margin=1e-7):
     """List of scores (0-d tensors) to list of weights, by the formula."""
-    order = sorted(scores, key=lambda a: a.item(), reverse=True)
-    tau = order[min(k_top, len(order) - 1)]
-    excess = [torch.clamp(a - tau + margin, min=0) for a in scores]
+    order = sorted(range(len(scores)), key=lambda i: scores[i].item(), reverse=True)
+    tau = scores[order[min(k_top, len(order) - 1)]]
+    excess = [a - tau + margin if i in order[:k_top] else 0.0 * a for i, a in enumerate(scores)]
     total = sum(excess)
     return [e / total for e in excess]
 
@@ -36,37 +36,3 @@ def plain_sab(cell, x, k_top, k_att, k_trunc, *, late=False, blind_scores=False)
         if (t + 1) % k_att == 0:
             memory.append(h)
     return torch.stack(hs), torch.stack(ss)
-
-
-def reachable(recalled, config):
-    """Which (t, tau) credit can connect, by walking the graph of allowed paths.
-
-    ``recalled[t]`` lists the steps whose stored states step t weighs with a non-zero weight or
-    used as the threshold.
-    """
-    steps = len(recalled)
-    window = config.truncation == "window"
-    endless = steps + 1
-    top = config.k_trunc if window else endless
-    depth = top if config.mental_updates is None else min(config.mental_updates, top)
-    hops = endless if config.hops is None else config.hops
-
-    def starts_block(t):
-        late = 1 if config.phase == "end" else 0
-        return not window and config.k_trunc is not None and (t + late) % config.k_trunc == 0
-
-    table = torch.zeros(steps, steps, dtype=torch.bool)
-    for t in range(steps):
-        todo, seen = [(t, top, hops)], set()
-        while todo:
-            at = todo.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            step, budget, left = at
-            table[t, step] = True
-            if step and budget > 1 and not starts_block(step):
-                todo.append((step - 1, budget - 1, left))
-            if left and depth:
-                todo += [(m, depth, left - 1) for m in recalled[step] if m >= 0]
-    return table

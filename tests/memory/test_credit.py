@@ -2,10 +2,10 @@ import itertools
 
 import pytest
 import torch
-from sab_oracle import reachable
 
 from lawful.errors import InputError
 from lawful.memory import SAB, SABConfig
+from lawful.memory._laws import reachable
 
 STEPS = 13
 GRID = [
@@ -36,6 +36,9 @@ def test_credit_reaches_exactly_what_the_definition_allows(options):
     x = torch.randn(1, STEPS, 3, dtype=torch.float64)
     _, _, (recall,) = layer(x, return_recall=True)
     recalled = [recall.steps[0, t, 0][recall.weights[0, t, 0] != 0].tolist() for t in range(STEPS)]
+    if layer.config.score_grad == "full":
+        for t in range(STEPS):
+            recalled[t].append(int(recall.threshold[0, t, 0]))
     measured = layer.credit_map(STEPS, x) > 0
     assert torch.equal(measured, reachable(recalled, layer.config))
 

@@ -4,6 +4,7 @@ import torch
 from lawful.laws import check
 from lawful.laws._testing import assert_lawful
 from lawful.memory import SAB
+from lawful.memory._recall import Recall
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,55 @@ def test_broken_layers_are_found_out():
     ):
         cell.scan = broken
         assert rows_of(layer, x)[law] is False
+
+
+def test_each_law_on_recall_catches_its_mutant():
+    torch.manual_seed(0)
+    x = torch.randn(3, 12, 3)
+
+    class Unnormalised(SAB):
+        def forward(self, x, *more, return_recall=False, **named):
+            found = super().forward(x, *more, return_recall=return_recall, **named)
+            if not return_recall:
+                return found
+            recalls = [Recall(r.steps, 1.5 * r.weights) for r in found[2]]
+            return *found[:2], recalls
+
+    class TooMany(SAB):
+        """Recalls one more than it says."""
+
+        @property
+        def config(self):
+            return super().config.replace(k_top=super().config.k_top - 1)
+
+    class Hoarder(SAB):
+        """Says it keeps fewer memories than it does."""
+
+        @property
+        def config(self):
+            return super().config.replace(max_memories=2)
+
+    class LeakyCut(SAB):
+        """Says it cuts earlier than it does: an extra path of credit."""
+
+        @property
+        def config(self):
+            return super().config.replace(k_trunc=2)
+
+    for kind, law in (
+        (Unnormalised, "weights are normalised"),
+        (TooMany, "few are recalled"),
+        (Hoarder, "memory is bounded"),
+        (LeakyCut, "credit goes only there"),
+    ):
+        assert rows_of(SAB(3, 6, 3, 1, 4), x)[law] is True
+        assert rows_of(kind(3, 6, 3, 1, 4), x)[law] is False
+
+
+def test_lengths_do_not_take_the_case_away():
+    torch.manual_seed(0)
+    layer = SAB(3, 6, 2, 1, 4)
+    lengths = torch.tensor([9, 5, 7])
+    rows = check(layer, torch.randn(3, 9, 3), lengths=lengths)
+    assert rows.holds
+    assert all(r.holds for r in rows if r.law != "truncation holds")

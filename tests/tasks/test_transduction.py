@@ -237,11 +237,11 @@ def test_training_batches_hold_sequences_of_like_length(task):
     seen, spread = [], []
     for step in range(6):
         indices = update_indices(source, 3, step, 20)
-        lengths = source.sizes[indices]
+        lengths = source.lengths[indices]
         seen += indices
         spread.append(lengths.max() - lengths.min())
     assert sorted(seen) == list(range(120))
-    assert np.mean(spread) < 0.5 * (source.sizes.max() - source.sizes.min())
+    assert np.mean(spread) < 0.5 * (source.lengths.max() - source.lengths.min())
     assert update_indices(source, 3, 0, 20) != update_indices(source, 3, 6, 20)
     assert update_indices(source, 3, 1, 20) == update_indices(source, 3, 1, 20)
     odd = [i for step in range(24) for i in update_indices(source, 0, step, 7)]
@@ -546,7 +546,7 @@ def test_bad_schedule_settings():
         TrainConfig(schedule="halving", warmup=5)
 
 
-def test_batches_of_a_source_without_sizes_are_as_before():
+def test_batches_of_a_source_without_lengths_are_as_before():
     class Plain:
         endless = False
 

@@ -1,5 +1,6 @@
 """The commands that look at runs and at the installation rather than train."""
 
+import contextlib
 import csv
 import io
 import json
@@ -109,7 +110,8 @@ class Predict:
     input: Positional[Path]
     """File or folder to predict for; what it may hold depends on the task."""
     out: Path | None = None
-    """Where to write the predictions: .csv, .json or .jsonl; standard output if absent."""
+    """Where to write the predictions: .csv, .json, .jsonl or a format of the task (such as
+    .conllu); standard output, as .jsonl, if absent."""
 
 
 def predict(args: Sequence[str]) -> int:
@@ -120,21 +122,27 @@ def predict(args: Sequence[str]) -> int:
     if not options.input.exists():
         raise InputError(f"input: {options.input} does not exist")
     task, model, _ = _load(options.run, None, with_data=False)
-    text = _render(task.predict(model, options.input), options.out)
     if options.out is None:
-        sys.stdout.write(text)
+        sys.stdout.write(_render(task.predict(model, options.input), None))
         return 0
+    scratch = options.out.with_name(f".{options.out.name}.tmp")
     try:
-        scratch = options.out.with_name(f".{options.out.name}.tmp")
-        scratch.write_text(text, encoding="utf-8")
+        if options.out.suffix in task.output_suffixes:
+            task.write_predictions(model, options.input, scratch)
+        else:
+            text = _render(task.predict(model, options.input), options.out, task.output_suffixes)
+            scratch.write_text(text, encoding="utf-8")
         scratch.replace(options.out)
     except OSError as error:
         raise InputError(f"out: cannot write {options.out}: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
     print(f"{options.out}")
     return 0
 
 
-def _render(rows: Iterable[dict[str, Any]], out: Path | None) -> str:
+def _render(rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str] = ()) -> str:
     suffix = out.suffix if out is not None else ".jsonl"
     if suffix == ".json":
         return json.dumps(list(rows), indent=1) + "\n"
@@ -148,7 +156,8 @@ def _render(rows: Iterable[dict[str, Any]], out: Path | None) -> str:
         writer.writeheader()
         writer.writerows(found)
         return text.getvalue()
-    raise InputError(f"out: expected a name ending in .csv, .json or .jsonl, got {out}")
+    endings = ", ".join((".csv", ".json", *also))
+    raise InputError(f"out: expected a name ending in {endings} or .jsonl, got {out}")
 
 
 def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any, Any, Any]:
@@ -161,11 +170,11 @@ def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any
         raise InputError(f"run: {path} has no checkpoint yet")
     settings = restore(run, data)
     task = settings.make_task()
-    if with_data:
-        task.load()
-    else:
+    if data is not None or not with_data:
         state = run.path / "task_state.json"
         task.load_state(json.loads(state.read_text()) if state.is_file() else {})
+    if with_data:
+        task.load()
     model = task.build(settings.model_config)
     load_weights(model, checkpoint)
     return task, model.eval(), settings

@@ -237,6 +237,10 @@ class EnergyAttention(EnergyTerm):
             largest = at.edge.abs().amax().to(kind) if at.edge.numel() else norm.new_zeros(())
         return at.per_sample((2 * largest * most.sqrt() * norm).expand(b))
 
+    def example_inputs(self, generator: torch.Generator | None = None) -> tuple[Tensor]:
+        """Random tokens (2, 5, D), for checks of a layer that a model calls in a way of its own."""
+        return (torch.randn(2, 5, self.dim, generator=generator).to(self.query),)
+
     def extra_repr(self) -> str:
         """Shown by print."""
         parts = [f"{self.dim}, heads={self.heads}, head_dim={self.head_dim}"]

@@ -147,6 +147,10 @@ class HopfieldNetwork(EnergyTerm):
         """Zero (...): the energy is concave."""
         return g.new_zeros(g.shape[:-2])
 
+    def example_inputs(self, generator: torch.Generator | None = None) -> tuple[Tensor]:
+        """Random tokens (2, 5, D), for checks of a layer that a model calls in a way of its own."""
+        return (torch.randn(2, 5, self.dim, generator=generator).to(self.memories),)
+
     def extra_repr(self) -> str:
         """Shown by print."""
         kind = self.activation if isinstance(self.activation, str) else "convex potential"

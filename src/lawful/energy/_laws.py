@@ -129,8 +129,8 @@ def _jacobians(call: Call) -> Tensor:
     layer, (x, *_), _ = _exact(call)
     rows = x.reshape(-1, x.shape[-1])[:_ROWS]
     with torch.enable_grad():
-        found = [torch.autograd.functional.jacobian(layer, row[None]) for row in rows]
-    return torch.stack([j[0, :, 0] for j in found])
+        found: Tensor = torch.func.vmap(torch.func.jacrev(lambda x: layer(x[None])[0]))(rows)
+    return found
 
 
 def _symmetric(call: Call) -> Measurement:

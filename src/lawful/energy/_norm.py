@@ -70,6 +70,10 @@ class EnergyLayerNorm(nn.Module):
         deviation = (x.var(-1, correction=0) + self.eps).sqrt()
         return -self.gamma * self.dim * self.eps / deviation
 
+    def example_inputs(self, generator: torch.Generator | None = None) -> tuple[Tensor]:
+        """Random tokens (2, 5, D), for checks of a layer that a model calls in a way of its own."""
+        return (torch.randn(2, 5, self.dim, generator=generator).to(self.gamma),)
+
     def extra_repr(self) -> str:
         """Shown by print."""
         return f"{self.dim}, eps={self.eps}"

@@ -2,6 +2,11 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._parser import BiaffineParser as BiaffineParser
+from lawful.models._parser import LocalParserConfig as LocalParserConfig
+from lawful.models._parser import ParserScores as ParserScores
+from lawful.models._parser import ParserStates as ParserStates
+from lawful.models._parser import TreeParserConfig as TreeParserConfig
 from lawful.models._recurrent import LSTMConfig as LSTMConfig
 from lawful.models._recurrent import LSTMModel as LSTMModel
 from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
@@ -14,32 +19,49 @@ from lawful.models._sab import SABModelConfig as SABModelConfig
 from lawful.models._search import beam_search as beam_search
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
+from lawful.models._tagger import CRFTaggerConfig as CRFTaggerConfig
+from lawful.models._tagger import SoftmaxTaggerConfig as SoftmaxTaggerConfig
+from lawful.models._tagger import Tagger as Tagger
+from lawful.models._tagger import TagScores as TagScores
 from lawful.models._transducer import SimpleTransducerConfig as SimpleTransducerConfig
 from lawful.models._transducer import TransducerConfig as TransducerConfig
 from lawful.models._transducer import TransducerModel as TransducerModel
 from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
+from lawful.models._words import WordEncoder as WordEncoder
+from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
 __all__ = [
     "SEQUENCE_MODELS",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
+    "BiaffineParser",
+    "CRFTaggerConfig",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
+    "LocalParserConfig",
     "OutputSpec",
+    "ParserScores",
+    "ParserStates",
     "Recalling",
     "SABModel",
     "SABModelConfig",
     "SimpleTransducerConfig",
+    "SoftmaxTaggerConfig",
+    "TagScores",
+    "Tagger",
     "TransducerConfig",
     "TransducerModel",
     "TransformerConfig",
     "TransformerModel",
+    "TreeParserConfig",
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
+    "WordEncoder",
+    "WordEncoderConfig",
     "beam_search",
     "build_sequence_model",
 ]

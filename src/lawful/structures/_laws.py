@@ -41,7 +41,8 @@ def _with(d: StructuredDistribution, potentials: Layout) -> StructuredDistributi
     An HMM normalises what it is given; as a function of potentials it is the chain it stands on.
     """
     if isinstance(d, HMM):
-        return LinearChain(*potentials, lengths=d.lengths, start=d._ends[0], backend=d.backend)
+        unary, transition = potentials
+        return LinearChain(unary, transition, d.lengths, start=d._ends[0], backend=d.backend)
     return d._rebuild(potentials, d.lengths)
 
 
@@ -163,8 +164,7 @@ def _symmetry(call: Call) -> Measurement:
         theta = tuple(p.to(dtype).requires_grad_() for p in _potentials(d))
         found = _with(d, theta).marginals
         mu = found if isinstance(found, tuple) else (found,)
-        u, v = ((x.to(dtype) for x in _direction(d, call)) for _ in range(2))
-        u, v = tuple(u), tuple(v)
+        u, v = (tuple(x.to(dtype) for x in _direction(d, call)) for _ in range(2))
         sides = []
         for left, right in ((u, v), (v, u)):
             total = sum((a * b).sum() for a, b in zip(mu, left, strict=True))

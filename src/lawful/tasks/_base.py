@@ -27,6 +27,9 @@ class Source(Protocol):
 
     ``endless`` sources (generated data) have no natural epoch: index i always gives the same
     example, for any i >= 0, and ``len`` is a nominal epoch used only for progress.
+
+    A finite source whose examples differ in size may also have ``lengths``, a NumPy array of one
+    number for each example. Batches are then put together from examples of similar length.
     """
 
     endless: bool
@@ -90,6 +93,7 @@ class Task(ABC, Generic[C]):
     metric: ClassVar[str]  # the validation metric that early stopping and "best" use
     higher_is_better: ClassVar[bool]
     train_defaults: ClassVar[Mapping[str, Any]] = {}  # overrides of TrainConfig's defaults
+    output_suffixes: ClassVar[tuple[str, ...]] = ()  # formats that `write_predictions` writes
     model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the same for each model
 
     def __init__(self, config: C, seed: int = 0, data: Path | None = None) -> None:
@@ -129,19 +133,34 @@ class Task(ABC, Generic[C]):
         """Predictions for the user's own input, one plain dict per item (JSON-ready)."""
         raise InputError(f"task {self.name} does not predict from files")
 
+    def write_predictions(self, model: nn.Module, path: Path, out: Path) -> None:
+        """Writes predictions for the user's own input in a file format of the task's own.
+
+        Only called for names that end in one of ``output_suffixes``.
+        """
+        raise InputError(f"task {self.name} has no file format of its own")
+
     def state(self) -> dict[str, Any]:
         """JSON-ready facts that prediction needs without the training data (a vocabulary, ...)."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores what `state` returned; called instead of `load` before `predict`."""
+        """Restores what `state` returned.
+
+        Called instead of `load` before `predict`, and ahead of `load` where a finished run is
+        measured on other data: `load` must then read the data by what was restored.
+        """
 
 
-def batches(source: Source, size: int) -> Iterable[Batch]:
-    """All examples of a source in order, ``size`` at a time, the last batch smaller."""
-    n = len(source)
-    for start in range(0, n, size):
-        yield source.batch(range(start, min(start + size, n)))
+def batches(source: Source, size: int, *, by_length: bool = False) -> Iterable[Batch]:
+    """All examples of a source, ``size`` at a time, the last batch smaller.
+
+    In order, or, with ``by_length`` and a source that has ``lengths``, the shortest first.
+    """
+    lengths = getattr(source, "lengths", None) if by_length else None
+    order = range(len(source)) if lengths is None else lengths.argsort(kind="stable").tolist()
+    for start in range(0, len(order), size):
+        yield source.batch(order[start : start + size])
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

@@ -73,7 +73,7 @@ def evaluate(task: Task[Any], model: nn.Module, source: Source, size: int) -> di
     model.eval()
     with torch.random.fork_rng(enabled=True), torch.no_grad():
         torch.manual_seed(task.seed)
-        for batch in batches(source, size):
+        for batch in batches(source, size, by_length=True):
             evaluation.update(model, to_device(batch, device))
     model.train(was_training)
     return evaluation.compute()

@@ -12,49 +12,64 @@ from torch.utils.data import DataLoader, Dataset
 
 from lawful.tasks import Batch, Source
 
-
-@functools.lru_cache(maxsize=2)
-def _permutation(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng([seed, epoch]).permutation(n)
+POOL = 64  # batches whose examples are sorted by length together
 
 
-@functools.lru_cache(maxsize=2)
-def _by_size(sizes: bytes, seed: int, epoch: int, batch: int) -> npt.NDArray[np.int64]:
-    """A permutation whose batches hold examples of like size, in random order."""
-    values = np.frombuffer(sizes, dtype=np.int64)
-    rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(values))  # so that ties fall differently every time
-    order = order[np.argsort(values[order], kind="stable")]
-    full = len(values) // batch * batch
-    groups = order[:full].reshape(-1, batch)
-    return np.concatenate([groups[rng.permutation(len(groups))].reshape(-1), order[full:]])
+class EpochOrder:
+    """In what order each epoch reads the examples: a pure function of (seed, epoch).
+
+    A fresh permutation; where the source has ``lengths``, one in which batches hold examples of
+    similar length: pools of `POOL` random batches are sorted by length and cut into batches again,
+    and these are shuffled.
+    """
+
+    def __init__(self, source: Source, seed: int, size: int) -> None:
+        self._count, self._seed, self._size = len(source), seed, size
+        self._lengths = getattr(source, "lengths", None)
+        self.of = functools.lru_cache(maxsize=2)(self._make)
+
+    def _make(self, epoch: int) -> npt.NDArray[np.int64]:
+        random = np.random.default_rng([self._seed, epoch])
+        order = random.permutation(self._count)
+        if self._lengths is None:
+            return order
+        # The first `head` examples complete the batch that the epoch before began.
+        head = min(-epoch * self._count % self._size, self._count)
+        pool = self._size * POOL
+        for start in range(head, self._count, pool):
+            part = order[start : start + pool]
+            order[start : start + pool] = part[self._lengths[part].argsort(kind="stable")]
+        whole = (self._count - head) // self._size
+        rows = order[head : head + whole * self._size].reshape(whole, self._size)
+        rows[:] = rows[random.permutation(whole)]
+        return order
 
 
-def _epoch_order(source: Source, seed: int, epoch: int, batch: int) -> npt.NDArray[np.int64]:
-    sizes = getattr(source, "sizes", None)
-    if sizes is None:
-        return _permutation(len(source), seed, epoch)
-    return _by_size(np.asarray(sizes, dtype=np.int64).tobytes(), seed, epoch, batch)
-
-
-def update_indices(source: Source, seed: int, step: int, size: int) -> list[int]:
+def update_indices(
+    source: Source, seed: int, step: int, size: int, order: EpochOrder | None = None
+) -> list[int]:
     """The examples of update ``step`` (counted from 0), ``size`` of them.
 
-    A finite source is read in a fresh permutation every epoch. A batch may straddle two epochs, so
+    A finite source is read in a fresh `EpochOrder` every epoch. A batch may straddle two epochs, so
     every example is seen exactly once per epoch whatever the batch size. An endless source is read
     in order.
 
-    A finite source may have an attribute ``sizes``, a number for each example (its length, say):
-    then the examples of a batch are of like size, and little is wasted on padding.
+    Args:
+        source: What is read.
+        seed: Seed of the orders.
+        step: Number of the update.
+        size: Examples per update.
+        order: The orders of this source, seed and size; made here if absent.
     """
     start = step * size
     if source.endless:
         return list(range(start, start + size))
     n = len(source)
+    order = order or EpochOrder(source, seed, size)
     result: list[int] = []
     for epoch in range(start // n, (start + size - 1) // n + 1):
         lo, hi = max(start - epoch * n, 0), min(start + size - epoch * n, n)
-        result.extend(_epoch_order(source, seed, epoch, size)[lo:hi].tolist())
+        result.extend(order.of(epoch)[lo:hi].tolist())
     return result
 
 
@@ -83,8 +98,9 @@ class _Plan:
         self.size, self.share = size, share
 
     def __iter__(self) -> Iterator[list[int]]:
+        order = EpochOrder(self.source, self.seed, self.size)
         for step in range(self.start, self.stop):
-            indices = update_indices(self.source, self.seed, step, self.size)
+            indices = update_indices(self.source, self.seed, step, self.size, order)
             for part in range(self.share.parts):
                 yield self.share.of(indices, part)
 

@@ -21,11 +21,13 @@ def _field(call: Call) -> Tensor:
     """The field a convolution was called with, with a batch axis, in the layer's own dtype."""
     layer, x = call.layer, call.args[0]
     x = x if x.ndim == layer.dims + 2 else x.unsqueeze(0)
-    return x.to(layer._field_dtype(x))
+    field: Tensor = x.to(layer._field_dtype(x))
+    return field
 
 
 def _norms(x: Tensor) -> Tensor:
-    return x.flatten(1).norm(dim=1).double()
+    norms: Tensor = x.flatten(1).norm(dim=1)
+    return norms.double()
 
 
 def _ratio(after: Tensor, before: Tensor) -> Tensor:
@@ -50,7 +52,7 @@ def _inverse(call: Call) -> Measurement:
 def _spectrum(call: Call) -> Measurement:
     """Singular values of the dense operator; on a smaller lattice if the field is large."""
     x = _field(call)
-    sides = x.shape[2:]
+    sides: tuple[int, ...] = x.shape[2:]
     most = max(int((_DENSE_LIMIT / call.layer.channels) ** (1 / call.layer.dims)), 1)
     sides = tuple(min(n, most) for n in sides)
     entries = call.layer.channels

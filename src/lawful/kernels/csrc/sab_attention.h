@@ -99,12 +99,21 @@ T kth_largest(const T* a, int count, int k, std::vector<T>& best) {
 }
 
 template <class T>
-void pick_softmax(const T* a, int count, T least, Picked<T>& out) {
+int count_above(const T* a, int count, T least) {
+  int n = 0;
+  for (int i = 0; i < count; ++i) n += a[i] > least;
+  return n;
+}
+
+// Never more than k_top: of those that equal the least, the first take the places left free.
+template <class T>
+void pick_softmax(const T* a, int count, T least, int k_top, Picked<T>& out) {
   out.mode = Mode::softmax;
   const T top = *std::max_element(a, a + count);
+  int free = k_top - count_above(a, count, least);
   T sum = 0;
   for (int i = 0; i < count; ++i)
-    if (a[i] >= least) {
+    if (a[i] > least || (a[i] == least && free-- > 0)) {
       out.add(i, std::exp(a[i] - top), false);
       sum += out.weight.back();
     }
@@ -122,21 +131,20 @@ void pick(const T* a, int count, const Rules<T>& rules, std::vector<T>& scratch,
     return;
   }
   if (rules.softmax || (small && rules.small == Small::softmax))
-    return pick_softmax(a, count, kth_largest(a, count, rules.k_top, scratch), out);
+    return pick_softmax(a, count, kth_largest(a, count, rules.k_top, scratch), rules.k_top, out);
   const T tau = kth_largest(a, count, rules.k_top + (rules.exclusive ? 1 : 0), scratch);
   const T margin = rules.exclusive ? rules.margin : -rules.margin;
+  int free = rules.exclusive ? rules.k_top - count_above(a, count, tau) : 0;
   T sum = 0;
-  const T low = tau - 2 * rules.margin;
   for (int i = 0; i < count; ++i) {
-    if (a[i] < low) continue;
-    // The difference is exact near the threshold, and must be taken first: volatile, because the
-    // compiler may otherwise reassociate, and the threshold's own excess would round to 0.
-    const volatile T gap = a[i] - tau;
-    const T excess = gap + margin;
+    if (a[i] < tau) continue;
+    const T gap = a[i] - tau;
     const bool tied = a[i] == tau;  // it has a share in the threshold's derivative, weight or not
+    T excess = gap + margin;
+    if (excess < 0 || (tied && free-- <= 0)) excess = 0;
     if (!(excess > 0) && !tied) continue;
-    out.add(i, excess > 0 ? excess : T(0), tied);
-    sum += out.weight.back();
+    out.add(i, excess, tied);
+    sum += excess;
   }
   out.mode = Mode::excess;
   out.sum = rules.exclusive ? sum : sum + rules.margin;

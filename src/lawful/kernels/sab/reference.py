@@ -18,6 +18,7 @@ from lawful.kernels.sab.config import SABConfig
 from lawful.kernels.sab.schedule import Schedule
 from lawful.kernels.sab.scores import Scorer, read
 from lawful.kernels.sab.state import SABState
+from lawful.kernels.sab.weights import threshold_index
 
 __all__ = ["Read", "StepLoop", "run"]
 
@@ -27,10 +28,15 @@ Level = tuple[int | None, int | None]
 
 
 class Read(NamedTuple):
-    """What one step recalled: dense weights (B, H, R) and when each memory was stored (B, R)."""
+    """What one step recalled.
+
+    Dense weights (B, H, R), when each memory was stored (B, R), and when the one that set the
+    threshold was (B, H), -1 if there was none.
+    """
 
     weights: Tensor
     stamps: Tensor
+    threshold: Tensor
 
 
 class Bank(NamedTuple):
@@ -209,7 +215,11 @@ class StepLoop:
             if self.config.policy == "saliency":
                 self.saliency = self.saliency + seen.abs().sum(1)
             if self.record:
-                self.reads.append(Read(seen, self.stamps))
+                scores = self.scorer.scores(query, bank.keys).detach()
+                most = self.config.k_top - (self.config.threshold == "k")
+                tau = threshold_index(scores, valid[:, None], most)
+                stamp = self.stamps.gather(1, tau.clamp(min=0))
+                self.reads.append(Read(seen, self.stamps, torch.where(tau >= 0, stamp, -1)))
         return s
 
     def _restart(self, rows: Tensor) -> None:

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from lawful.errors import expected
 from lawful.kernels.sab.config import SABConfig
 
-__all__ = ["sparse_attention", "sparse_weights"]
+__all__ = ["sparse_attention", "sparse_weights", "threshold_index"]
 
 
 def sparse_attention(
@@ -24,9 +24,10 @@ def sparse_attention(
     """Sparse weights: each score's excess over the (k_top+1)-th largest, normalised.
 
     ``w_i = relu(a_i - τ + margin) / Σ_j relu(a_j - τ + margin)`` with τ the (k_top+1)-th largest
-    score, or the smallest if there are fewer. Scores tied with τ share its weight and its
-    derivative equally, so that equal scores give equal weights, and the result does not depend
-    on the order of the scores.
+    score, or the smallest if there are fewer. Never more than ``k_top`` weights differ from 0: τ
+    itself has weight 0, except that places left free by ties go to the first of the tied scores
+    (in a memory: the oldest), with an excess of ``margin`` each. So equal scores give the first
+    ``k_top`` equal weights. All that are tied with τ share its derivative equally.
 
     Args:
         scores: (..., R); -inf counts as masked.
@@ -82,7 +83,8 @@ def sparse_weights(scores: Tensor, mask: Tensor, config: SABConfig) -> Tensor:
     count = mask.sum(-1, keepdim=True)
     scores = torch.where(mask, scores, 0.0)
     if config.normaliser == "softmax":
-        weights = _softmax(scores, mask & (scores >= _kth(scores, mask, count, config.k_top)))
+        value = _kth(scores, mask, count, config.k_top)
+        weights = _softmax(scores, _chosen(scores, mask, value, config.k_top))
     else:
         weights = _excess(scores, mask, count, config)
     if config.straight_through:
@@ -106,13 +108,31 @@ def _excess(scores: Tensor, mask: Tensor, count: Tensor, config: SABConfig) -> T
     ).clamp(1)
     tau = value + (shared - shared.detach())
     # Gap first, margin second: near the threshold the difference is exact at any score scale.
+    chosen = _chosen(scores, mask, value, config.k_top) if keep else mask
     excess = torch.where(
-        mask, F.relu(scores - tau + (config.margin if keep else -config.margin)), 0.0
+        chosen, F.relu(scores - tau + (config.margin if keep else -config.margin)), 0.0
     )
     total = excess.sum(-1, keepdim=True)
     if not keep:
         return excess / (total + config.margin)
     return excess / torch.where(count > 0, total, 1.0)
+
+
+def _chosen(scores: Tensor, mask: Tensor, value: Tensor, k: int) -> Tensor:
+    """Bool (..., R): what lies above ``value`` and the first that equal it, at most k in all."""
+    above = mask & (scores > value)
+    tied = mask & (scores == value)
+    free = k - above.sum(-1, keepdim=True)
+    return above | (tied & (tied.cumsum(-1) <= free))
+
+
+def threshold_index(scores: Tensor, mask: Tensor, k_top: int) -> Tensor:
+    """Index (...) of the score that sets the threshold; -1 where all scores may have a weight."""
+    mask = mask.expand_as(scores)
+    count = mask.sum(-1, keepdim=True)
+    value = _kth(scores, mask, count, k_top + 1)
+    rest = mask & (scores == value) & ~_chosen(scores, mask, value, k_top)
+    return torch.where(rest.any(-1), rest.to(torch.int8).argmax(-1), -1)
 
 
 def _kth(scores: Tensor, mask: Tensor, count: Tensor, k: int) -> Tensor:

@@ -75,13 +75,13 @@ class Pair:
 
 
 class Pairs:
-    """Pairs as padded batches. ``sizes`` lets the trainer put pairs of like length together."""
+    """Pairs as padded batches. ``lengths`` lets the trainer put pairs of like length together."""
 
     endless = False
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs = pairs
-        self.sizes: npt.NDArray[np.int64] = np.array([len(p.source) for p in pairs], np.int64)
+        self.lengths: npt.NDArray[np.int64] = np.array([len(p.source) for p in pairs], np.int64)
 
     def __len__(self) -> int:
         """Number of pairs."""
