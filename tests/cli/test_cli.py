@@ -11,6 +11,8 @@ import pytest
 
 from lawful.cli import _COMMANDS, main
 from lawful.cli._settings import resolve
+from lawful.laws import Law, Measurement, _check
+from lawful.memory import SAB
 from lawful.tasks import TASKS, get_task
 from lawful.training import TrainConfig, read_metrics
 
@@ -61,6 +63,33 @@ def test_evaluate_gives_the_numbers_of_the_run(finished, tmp_path, capsys):
     again = json.loads(out.read_text())
     assert {k: again[k] for k in test} == test
     assert f"test accuracy: {test['accuracy']:.6g}" in capsys.readouterr().out
+
+
+def test_check_certifies_the_trained_layers(finished, capsys):
+    assert main(["check", str(finished), "--examples", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert "few are recalled" in shown
+    assert "0 broken" in shown
+    stored = json.loads((finished / "certificate.json").read_text())
+    assert stored["holds"] is True
+    assert {"few are recalled", "credit goes only there", "deterministic"} <= {
+        row["law"] for row in stored["rows"] if row["holds"]
+    }
+
+
+def test_check_exits_with_1_when_a_law_is_broken(finished, monkeypatch, capsys):
+    impossible = Law("tiny", "weights are tiny", "test", lambda call: Measurement(3.0, 1, "w"), 1.0)
+    monkeypatch.setitem(_check._declared, SAB, (*_check._declared[SAB], impossible))
+    assert main(["check", str(finished), "--examples", "2"]) == 1
+    assert "weights are tiny" in capsys.readouterr().out
+    assert main(["check", str(finished), "--examples", "0"]) == 2
+
+
+def test_laws_are_logged_as_curves_while_training(tmp_path):
+    assert train("--out", tmp_path / "run", "--steps", "4", "--check-every", "2") == 0
+    logged = [x for x in lines(tmp_path / "run") if x["split"] == "laws"]
+    assert [x["step"] for x in logged] == [2, 4]
+    assert all(any("few are recalled" in name for name in x) for x in logged)
 
 
 @pytest.mark.parametrize(

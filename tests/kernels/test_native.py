@@ -69,3 +69,18 @@ def test_loading_keeps_denormals():
         "x = torch.tensor([1e-40]); assert (x + x).item() > 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_up_to_date_is_not_built_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(_build, "SOURCES", tmp_path / "csrc")
+    (tmp_path / "csrc").mkdir()
+    source = tmp_path / "csrc" / "one.cpp"
+    source.write_text("int one() { return 1; }\n")
+    first = _build.build(tmp_path / "out")
+    made = first.stat().st_mtime_ns
+    assert _build.build(tmp_path / "out") == first
+    assert first.stat().st_mtime_ns == made
+    source.write_text("int one() { return 2; }\n")
+    second = _build.build(tmp_path / "out")
+    assert second != first
+    assert not first.exists()

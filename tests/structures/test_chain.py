@@ -202,3 +202,8 @@ def test_row_does_not_depend_on_others_lengths():
         LinearChain(unary, transition, [4, 4, 4]).log_partition,
         LinearChain(unary[:, :4], transition).log_partition,
     )
+
+
+def test_a_chain_without_states_is_refused():
+    with pytest.raises(InputError, match=r"unary: expected at least one state.*got \(2, 3, 0\)"):
+        LinearChain(torch.zeros(2, 3, 0))

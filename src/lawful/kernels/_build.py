@@ -83,6 +83,9 @@ def _run(command: list[str]) -> None:
 def build(target: Path, native: bool = True) -> Path:
     """Compiles all sources into ``target/lawful_kernels-<hash>.so`` and returns its path.
 
+    A library that is there already, of the same sources and flags and for the same processor, is
+    left as it is.
+
     Args:
         target: Folder for the library; made if absent. The result appears there in one rename.
         native: Use every instruction of this processor. ``False`` gives a portable x86-64-v2
@@ -104,6 +107,10 @@ def build(target: Path, native: bool = True) -> Path:
     if not sources:
         raise BuildError("no kernel sources in this installation")
     name = f"lawful_kernels-{source_hash()}.so"
+    about = {"features": cpu_features() if native else [], "flags": [*FLAGS, *arch]}
+    info = target / f"{name}.json"
+    if (target / name).is_file() and info.is_file() and json.loads(info.read_text()) == about:
+        return target / name
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target) as scratch:
@@ -118,10 +125,9 @@ def build(target: Path, native: bool = True) -> Path:
             libs = [f"-L{torch_root / 'lib'}", "-ltorch_cpu", "-lc10"]
             rpath = f"-Wl,-rpath,{torch_root / 'lib'}"
             _run([compiler, "-shared", *map(str, objects), "-o", str(made), *libs, rpath])
-            about = {"features": cpu_features() if native else [], "flags": [*FLAGS, *arch]}
-            info = Path(scratch, name + ".json")
-            info.write_text(json.dumps(about, indent=1))
-            info.replace(target / info.name)
+            written = Path(scratch, info.name)
+            written.write_text(json.dumps(about, indent=1))
+            written.replace(info)
             made.replace(target / name)
     except OSError as error:
         raise BuildError(f"cannot write {target}: {error}") from None

@@ -68,6 +68,8 @@ class LinearChain(StructuredDistribution):
     ) -> None:
         check_rank("unary", unary, 2)
         N, C = unary.shape[-2:]
+        if C == 0:
+            raise expected("unary", "at least one state in its last dimension", tuple(unary.shape))
         batch = unary.shape[:-2]
         if transition is None:
             transition = unary.new_zeros(C, C)
