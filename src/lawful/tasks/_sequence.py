@@ -94,8 +94,8 @@ def recall_views(
         credit = credit_scale(model.credit(x[:1]).cpu().numpy())
         note = (
             "The same sequence. Row t shows which inputs a loss at step t reaches: 0 where no "
-            "gradient flows at all, else a logarithmic scale up to the strongest. The band along the diagonal is ordinary "
-            "truncated backpropagation; what lies left of it came through recalled memories."
+            "gradient flows at all, else a logarithmic scale up to the strongest. The band along "
+            "the diagonal is truncated backpropagation; the rest came through recalled memories."
         )
         views.append(Heatmap("Credit", credit, f"credit to {unit}", f"loss at {unit}", note=note))
     return views
