@@ -86,14 +86,16 @@ def recall_views(
     mean, title = weights.mean(0), f"Recall, mean of {len(weights)} sequences"
     views: list[Exhibit] = [
         Heatmap(title, mean, past, now, note=note),
-        Heatmap("Recall, one sequence", weights[0], past, now, ticks, ticks, note="The first."),
+        Heatmap(
+            "Recall, one sequence", weights[0], past, now, ticks, ticks, note="The first of them."
+        ),
     ]
     if x.shape[1] <= CREDIT_STEPS:
-        credit = credit_scale(model.credit(x[:4]).cpu().numpy())
+        credit = credit_scale(model.credit(x[:1]).cpu().numpy())
         note = (
-            "Row t shows which inputs a loss at step t reaches: 0 where no gradient flows at all, "
-            "else a logarithmic scale up to the strongest. The band along the diagonal is ordinary "
-            "truncated backpropagation; what lies left of it came through recalled memories."
+            "The same sequence. Row t shows which inputs a loss at step t reaches: 0 where no "
+            "gradient flows at all, else a logarithmic scale up to the strongest. The band along "
+            "the diagonal is truncated backpropagation; the rest came through recalled memories."
         )
         views.append(Heatmap("Credit", credit, f"credit to {unit}", f"loss at {unit}", note=note))
     return views

@@ -60,7 +60,7 @@ class PixelsSABConfig(SABModelConfig):
 
     hidden: int = 64
     """Width of the state."""
-    k_att: int = 4
+    k_att: int = 8
     """Store the state after every so many steps."""
     k_trunc: int = 8
     """Steps between cuts of the gradient along the recurrence."""
@@ -112,7 +112,13 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     models: ClassVar[Mapping[str, type[Any]]] = {**SEQUENCE_MODELS, "sab": PixelsSABConfig}
     metric = "accuracy"
     higher_is_better = True
-    train_defaults: ClassVar[Mapping[str, Any]] = {"epochs": 30, "batch_size": 64, "lr": 3e-3}
+    train_defaults: ClassVar[Mapping[str, Any]] = {
+        "steps": 2800,
+        "batch_size": 64,
+        "lr": 3e-3,
+        "schedule": "cosine",
+        "warmup": 50,
+    }
 
     images: ImageData
     facts: Facts
