@@ -56,7 +56,7 @@ class SABConfig:
             "k" (released code) keeps ``k_top - 1``.
         normaliser: "relu": excess over the threshold, divided by its sum. "softmax" over the
             ``k_top`` best.
-        margin: Added to each excess, so that ties share the weight and the sum is never 0. It
+        margin: Added to each excess, so that the sum is never 0, ties or not. It
             bounds the derivative of the weights by about ``1/(k_top · margin)``.
         straight_through: Weights as above, derivative of a softmax over the ``k_top + 1`` best.
         small_memory: Rule while there are at most ``k_top`` memories. "shift": the lowest score is
@@ -129,7 +129,7 @@ class SABConfig:
 
         "paper": this class's defaults. "authors": the authors' development code (zero memory, late
         cuts, raw scores while few memories exist). "release": the published code (query-free
-        scores, k-th threshold). "stable": trains smoothly (see the guide for curves).
+        scores, k-th threshold). "stable": bounds gradients and states.
         """
         return PRESETS[choose("preset", name, tuple(PRESETS))]
 
