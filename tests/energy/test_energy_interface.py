@@ -297,6 +297,7 @@ def test_exports_and_doctests():
         "HopfieldNetwork",
         "PublishedImageModel",
         "Settled",
+        "TRANSFORMER_LAWS",
         "load_published",
     ]
     from lawful.energy import _transformer

@@ -357,8 +357,8 @@ def test_adding_predicts_arrays(tmp_path):
 
 def test_names_and_their_neighbours():
     assert get_task("copying") is CopyingTask
-    assert list(TASKS) == ["pixels", "copying", "adding", "tagging", "parsing"]
-    assert len(TASKS) == 5
+    assert list(TASKS) == ["pixels", "copying", "adding", "tagging", "parsing", "transduction"]
+    assert len(TASKS) == 6
     with pytest.raises(
         InputError, match=r"one of pixels, copying, adding, .*got 'copyng'; did you mean copying"
     ):

@@ -58,9 +58,8 @@ class StructuredDistribution(Distribution):
         backend: Backend = "auto",
     ) -> None:
         Distribution.__init__(self, batch_shape, event_shape, validate_args=False)
-        self._validate_args = (
-            Distribution._validate_args if validate_args is None else validate_args
-        )
+        # Not what torch.distributions does by default: torch.compile turns that off for good.
+        self._validate_args = __debug__ if validate_args is None else validate_args
         first = potentials[0]
         self._size = size  # N, the largest length
         self.lengths = as_lengths(lengths, batch_shape, size, first.device, self._validate_args)

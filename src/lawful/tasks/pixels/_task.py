@@ -58,8 +58,10 @@ class PixelsConfig:
 class PixelsSABConfig(SABModelConfig):
     """Recurrent network with sparse attentive backtracking, sized for the embedded digits."""
 
-    hidden: int = 64
+    hidden: int = 128
     """Width of the state."""
+    dropout: float = 0.2
+    """Share of entries dropped between layers and before the output layer, in training."""
     k_att: int = 8
     """Store the state after every so many steps."""
     k_trunc: int = 8
@@ -113,9 +115,10 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     metric = "accuracy"
     higher_is_better = True
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "steps": 2800,
+        "steps": 2000,
         "batch_size": 64,
         "lr": 3e-3,
+        "weight_decay": 0.1,
         "schedule": "cosine",
         "warmup": 50,
     }
