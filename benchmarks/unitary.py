@@ -288,7 +288,7 @@ def recurrence_case(size: tuple[int, ...], c: int, taps: int, steps: int, second
 
 
 def recurrences(seconds: float, steps: int) -> list[Row]:
-    """Recurrences of the spec's table against the peers that can be had."""
+    """Recurrences at the sizes of the paper's demonstrations against the peers that can be had."""
     rows: list[Row] = []
     cases = [((256,), 1), ((1024,), 1), ((4096,), 1), ((1024,), 16)]
     cases += [((32, 32), 1), ((64, 64), 1), ((32, 32), 16), ((32, 32), 32), ((64, 64), 16)]
