@@ -93,7 +93,7 @@ def check(
         return Certificate(_measure("(itself)", [_call(module, (), {}, seed)], laws_of(module)))
     layers = {name or "(itself)": m for name, m in module.named_modules() if laws_of(m)}
     with _untouched(module):
-        calls = _capture(module, layers, run or _runner(module, inputs, kwargs), max_calls, seed)
+        calls = _capture(layers, run or _runner(module, inputs, kwargs), max_calls, seed)
         rows: list[Row] = []
         for name, layer in layers.items():
             rows += _measure(name, calls[name], [*laws_of(layer), *ANY_LAWS])
@@ -107,7 +107,6 @@ def _runner(
 
 
 def _capture(
-    module: nn.Module,
     layers: dict[str, nn.Module],
     run: Callable[[], Any] | None,
     max_calls: int,

@@ -1,8 +1,8 @@
 """Settings of the training loop, the same for every task."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from lawful.errors import expected
 
@@ -99,8 +99,3 @@ def _at_least(config: TrainConfig, name: str, least: int) -> None:
     value = getattr(config, name)
     if value < least:
         raise expected(name, f"a whole number >= {least}", value)
-
-
-def field_names(cls: type[Any]) -> list[str]:
-    """The field names of a config dataclass, in order."""
-    return [f.name for f in fields(cls)]

@@ -16,9 +16,6 @@ class Progress:
     def evaluated(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """After each evaluation."""
 
-    def note(self, text: str) -> None:
-        """A line worth keeping."""
-
 
 class _Bar(Progress):
     def __init__(self, bar: Any, total: int, start: int, metric: str) -> None:
@@ -34,9 +31,6 @@ class _Bar(Progress):
 
     def evaluated(self, step: int, values: Mapping[str, float], best: bool) -> None:
         self._value = values[self._metric]
-
-    def note(self, text: str) -> None:
-        self._bar.console.print(text, highlight=False, soft_wrap=True)
 
 
 class _Lines(Progress):
@@ -56,9 +50,6 @@ class _Lines(Progress):
             f"{time.perf_counter() - self._began:.0f} s",
         ]
         print("  ".join(parts), flush=True)
-
-    def note(self, text: str) -> None:
-        print(text, flush=True)
 
 
 @contextmanager
