@@ -32,7 +32,7 @@ TRANSDUCTION = Table(
         "Share of an output that is right before its first mistake, in percent, by the depth of "
         "the tree; depths 5 and 6 were never seen in training. The paper's expressions are not "
         "published: ours come from its grammar, 5,000 pairs of each of the depths 2 to 4. All "
-        "rows have the same 13 epochs. Greedy search."
+        "rows have the same number of epochs, 13 in full. Greedy search."
     ),
     measures=[Measure(f"depth_{d}", f"depth {d}", 100.0) for d in _DEPTHS],
     rows=[
