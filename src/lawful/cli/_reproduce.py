@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lawful.cli._parse import parse
-from lawful.cli._settings import resolve
+from lawful.cli._settings import Settings, resolve
 from lawful.cli._train import run_training
 from lawful.errors import InputError
 from lawful.reproduce import (
@@ -20,6 +20,7 @@ from lawful.reproduce import (
     make_exhibition,
     make_table,
 )
+from lawful.training import RunFolder
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,18 @@ def _list() -> int:
 def _train(args: Sequence[str]) -> int:
     """One run of a table; one that is finished already is left as it is."""
     settings = resolve(args[0], args[1:])  # refuses a run that had other settings
-    if (settings.run_path() / "result.json").is_file():
-        from lawful.training import RunFolder
+    return 0 if _finished(settings) else run_training(settings)
 
-        result = RunFolder.open(settings.run_path()).result() or {}
-        if result.get("status") in ("finished", "stopped early"):
-            return 0
-    return run_training(settings)
+
+def _finished(settings: Settings) -> bool:
+    """Whether the run is done, and was not asked to go on for longer this time."""
+    run = RunFolder(settings.run_path())
+    result = run.result()
+    if result is None or result.get("status") not in ("finished", "stopped early"):
+        return False
+    steps = ("steps", "epochs")
+    stored, now = run.config()["train_config"], settings.as_json()["train_config"]
+    return all(stored[name] == now[name] for name in steps)
 
 
 def _table(table: Table, job: Job) -> int:
