@@ -240,6 +240,31 @@ def test_padding_changes_nothing_and_search_agrees_with_the_model(config):
         torch.testing.assert_close(score[i], want, rtol=0, atol=1e-9)
 
 
+def test_attended_and_saturated_by_hand():
+    task = task_on(max_train=4, min_count=1)
+    found = task.evaluation()
+    chances = torch.tensor([[[0.995, 0.5, 0.7], [0.005, 0.2, 0.9]], [[1.0, 0.5, 0.5], [0, 0, 0]]])
+    real = torch.tensor([[True, True], [True, False]])
+    found._weigh(chances, real, torch.tensor([2, 1]))
+    assert found.places == 5
+    assert found.settled == 3
+    assert found.mass == pytest.approx(0.995 + 0.5 + 0.005 + 0.2 + 1.0)
+
+
+def test_chances_are_the_weights_before_division():
+    torch.manual_seed(0)
+    plain = TranslatorModel(SegmentationTranslatorConfig(**SMALL, total=0.0), 9, 8).eval()
+    scaled = TranslatorModel(SegmentationTranslatorConfig(**SMALL), 9, 8).eval()
+    scaled.load_state_dict(plain.state_dict())
+    inputs = (torch.tensor([[4, 5, 6]]), torch.tensor([3]), torch.tensor([[2, 4]]))
+    chances = scaled.marginals(*inputs)
+    torch.testing.assert_close(chances, plain.alignment(*inputs))
+    torch.testing.assert_close(
+        scaled.alignment(*inputs), 2 * chances / chances.sum(-1, keepdim=True)
+    )
+    assert TranslatorModel(TranslatorConfig(**SMALL), 9, 8).marginals(*inputs) is None
+
+
 def test_the_penalty_is_on_the_table_of_neighbours_alone():
     config = SegmentationTranslatorConfig(**SMALL, transition_decay=0.5)
     model = TranslatorModel(config, 6, 6)

@@ -150,6 +150,19 @@ class TranslatorModel(nn.Module):
         """Attention of the decoder (B, T, N) when it is fed ``target``."""
         return self._decode(source, lengths, target)[1]
 
+    def marginals(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor | None:
+        """Chance (B, T, N) that a position is attended to, before any division by their sum.
+
+        None for softmax attention, which attends to exactly one.
+        """
+        if isinstance(self.attention, SoftmaxAttention):
+            return None
+        states, first = self.encode(source, lengths)
+        h = self.decoder(self.target(target), first)[0]
+        found = self.attention.distribution(h, states, lengths).marginals
+        plain: Tensor = found if isinstance(found, Tensor) else found.unary[..., 1]
+        return plain
+
     def _decode(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         states, first = self.encode(source, lengths)
         h = self.decoder(self.target(target), first)[0]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "transduction": "lawful.reproduce.attention:TRANSDUCTION",
+    "translation": "lawful.reproduce.attention:TRANSLATION",
 }
 #: Names, in the order in which they are shown.
 REPRODUCTIONS = tuple(_PLACES)

@@ -28,6 +28,7 @@ from lawful.tasks.translation._vocabulary import END, PAD, SPECIAL, START, Vocab
 __all__ = ["Sentences", "TranslationConfig", "TranslationTask", "corpus_bleu", "units"]
 
 Unit = Literal["word", "char"]
+SETTLED = 0.01  # a marginal this near to 0 or 1 hardly has a gradient any more
 Tokens = tuple[list[str], list[str]]  # source, target
 _NUMBERS: dict[Split, int] = {"train": 4000, "valid": 200, "test": 400}
 
@@ -270,6 +271,7 @@ class _Translations(Evaluation):
         self.said: list[str] = []
         self.wanted: list[str] = []
         self.total, self.tokens = 0.0, 0
+        self.mass, self.settled, self.places = 0.0, 0, 0
 
     def update(self, model: nn.Module, batch: Batch) -> None:
         model = cast(TranslatorModel, model)
@@ -278,19 +280,39 @@ class _Translations(Evaluation):
         each = cross_entropy(logits.transpose(1, 2), want, ignore_index=PAD, reduction="none")
         self.total += float(each.double().sum())
         self.tokens += int((want != PAD).sum())
+        chances = model.marginals(batch["source"], batch["lengths"], batch["target"][:, :-1])
+        if chances is not None:
+            self._weigh(chances, want != PAD, batch["lengths"])
         said, _ = self.task._search(model, batch["source"], batch["lengths"])
         self.said += [" ".join(s) for s in said]
         # The reference as it was written: what the model cannot say counts as a mistake.
         self.wanted += [" ".join(self.task.every[i][1]) for i in batch["pair"].tolist()]
 
+    def _weigh(self, chances: Tensor, real: Tensor, lengths: Tensor) -> None:
+        steps = torch.arange(chances.shape[-1], device=lengths.device)
+        places = real[..., None] & (steps < lengths[:, None])[:, None]
+        settled = (chances < SETTLED) | (chances > 1 - SETTLED)
+        self.mass += float(torch.where(places, chances, 0.0).double().sum())
+        self.settled += int((settled & places).sum())
+        self.places += int(places.sum())
+
     def compute(self) -> dict[str, float]:
+        """All of them; "attended" is the mean number of positions a step attends to.
+
+        "saturated" is the share of positions whose chance of that is within 1 % of 0 or 1.
+        """
         loss = self.total / max(self.tokens, 1)
         exact = sum(s == w for s, w in zip(self.said, self.wanted, strict=True))
+        seen = {} if not self.places else {
+            "attended": self.mass / max(self.tokens, 1),
+            "saturated": self.settled / self.places,
+        }  # fmt: skip
         return {
             "loss": loss,
             "perplexity": math.exp(min(loss, 700.0)),
             "bleu": corpus_bleu(self.said, self.wanted),
             "exact": exact / max(len(self.said), 1),
+            **seen,
         }
 
 
