@@ -10,7 +10,7 @@ from lawful.reproduce._figures import Demonstration, Figure
 from lawful.reproduce.unitary._exact import dense_exp, lifted, runge_kutta
 from lawful.reproduce.unitary._fields import LAPLACIAN, gap, line, picture, source
 from lawful.reproduce.unitary._networks import schroedinger_network, wave_layer, wave_network
-from lawful.tasks.exhibits import Curves, Heatmap, Images
+from lawful.tasks.exhibits import Curves, Exhibit, Heatmap, Images
 from lawful.unitary import ConvUnitaryRNN
 
 __all__ = ["schroedinger", "waves"]
@@ -60,7 +60,7 @@ def waves(quick: bool, seed: int) -> Demonstration:
         "sites (a K that is not symmetric) and on a torus with the gradient as two channels P (a "
         "rectangular K): against Runge-Kutta, and against cos(omega t) for every mode."
     )
-    exhibits = [
+    exhibits: list[Exhibit] = [
         Heatmap("A pulse on a ring", film[0, :, 0].numpy(), "site", "step", scale="diverging"),
         _ripples(side, speed),
     ]

@@ -58,7 +58,8 @@ def offsets(sites: int) -> Tensor:
 
 def centred(kernel: Tensor) -> Tensor:
     """A kernel with its origin moved from index 0 to the middle, for pictures."""
-    return torch.fft.fftshift(kernel)
+    out: Tensor = torch.fft.fftshift(kernel)
+    return out
 
 
 def moments(kernel: Tensor) -> tuple[float, float, float, float]:

@@ -28,7 +28,9 @@ _TIMES = (0.5, 1.0, 4.0, 16.0, 64.0)
 
 def gaussian(sites: int, variance: float) -> Tensor:
     """The density of the continuum, at the sites of a ring."""
-    return torch.exp(-(offsets(sites) ** 2) / (2 * variance)) / (2 * torch.pi * variance) ** 0.5
+    bell = torch.exp(-(offsets(sites) ** 2) / (2 * variance))
+    density: Tensor = bell / (2 * torch.pi * variance) ** 0.5
+    return density
 
 
 def folded(half: Tensor, sites: int, odd_sign: float = 1.0) -> Tensor:

@@ -16,11 +16,11 @@ from lawful.unitary import ConvUnitaryRNN
 __all__ = ["gating", "maze"]
 
 WIDTH = 6  # sites: of corridors and of the walls between them
-REST, COUPLING = 0.8, 0.25  # phases of the kernel run from 0.8 to 2.8
-TONE = 1.8  # phase per step of the waves' source: the middle of the band
-WALL, SOURCE = 2.0, 0.02  # amplitudes of the steady input and of the source
+REST, COUPLING = 2.4, 0.15  # phases of the kernel run from 2.4 to 3.6
+TONE = 3.0  # phase per step of the waves' source: the middle of the band
+WALL, SOURCE = 8.0, 0.02  # amplitudes of the steady input and of the source
 SETTLE, CHUNK = 60, 20  # steps before the source sounds; steps per call
-HEARD = 1e-4  # of the amplitude at the source: a site above it counts as reached
+HEARD = 1e-6  # of the amplitude at the source: a site above it counts as reached
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def listen(
 
 def gating(quick: bool, seed: int) -> Demonstration:
     """E7: waves in mazes that a steady input draws, against a flood fill."""
-    cells, count, steps = (3, 2, 400) if quick else (5, 8, 1600)
+    cells, count, steps = (3, 2, 400) if quick else (5, 6, 1600)
     draw = source(seed)
     drawn = [maze(cells, draw) for _ in range(count)]
     opened = torch.stack([m for pair in drawn for m in pair])
@@ -132,7 +132,7 @@ def gating(quick: bool, seed: int) -> Demonstration:
             at_least=0.99,
         ),
         Figure(
-            "weakest connected site over strongest other, worst maze", min(margin), at_least=3.0
+            "weakest connected site over strongest other, worst maze", min(margin), at_least=10.0
         ),
         Figure(
             "the same without the steady input",
@@ -167,10 +167,10 @@ def _film(opened: Tensor, echo: Echo) -> Images:
     images, captions = [], []
     for i, name in enumerate(("whole", "one passage shut")):
         for step, wave in echo.frames.items():
-            shown = (wave[i] / SOURCE).clamp_min(1e-6).log10() / 4 + 1  # 1e-4 is black, 1 white
+            shown = (wave[i] / SOURCE).clamp_min(1e-9).log10() / 6 + 1  # 1e-6 is black, 1 white
             images.append(torch.where(opened[i], shown.clamp(0, 1), 0.35))
             captions.append(f"{name}, step {step}")
-    note = "Logarithmic: black is 1e-4 of the source's amplitude, white the amplitude itself."
+    note = "Logarithmic: black is 1e-6 of the source's amplitude, white the amplitude itself."
     grid = torch.stack(images).numpy()
     return Images("Waves in a maze", grid, captions, note=note, columns=len(echo.frames))
 

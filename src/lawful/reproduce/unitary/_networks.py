@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lawful.errors import expected
+from lawful.reproduce.unitary._fields import LAPLACIAN, plane
 from lawful.unitary import (
     Activation,
     ConvOrthogonalRNN,
@@ -116,10 +117,9 @@ def gated_lattice(size: tuple[int, int], rest: float, coupling: float) -> ConvUn
     ``0 < rest`` and ``rest + 8 c < 2 pi``, so a steady input does not spread, but waves do.
     """
     rnn = ConvUnitaryRNN(1, size, 1, activation="softnorm", input_map="direct", dtype=torch.float64)
-    kernel = torch.zeros(3, 3, dtype=torch.complex128)
-    kernel[1, :] = kernel[:, 1] = -1j * coupling
-    kernel[1, 1] = 1j * (rest + 4 * coupling)
-    set_generator(rnn.conv, kernel)  # type: ignore[arg-type]
+    phases = -coupling * plane(LAPLACIAN)
+    phases[1, 1] += rest
+    set_generator(rnn.conv, 1j * phases)  # type: ignore[arg-type]
     return rnn.requires_grad_(False)
 
 
