@@ -18,7 +18,7 @@ __all__ = ["schroedinger", "waves"]
 
 def waves(quick: bool, seed: int) -> Demonstration:
     """C1: the wave equation as X/P recurrence."""
-    sites, side, speed, time, h = 64, 32 if quick else 96, 0.4, 50, 0.05 if quick else 0.01
+    sites, side, speed, time, h = 64, 32 if quick else 96, 0.4, 50, 0.02 if quick else 0.01
     draw = source(seed)
     start = torch.randn(1, 2, sites, dtype=torch.float64, generator=draw)
     rnn = wave_network(sites, speed)
