@@ -1,7 +1,8 @@
 """What the two recurrences share: maps, checks, and the choice of how to run."""
 
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,27 +23,34 @@ Scan = Literal["auto", "loop", "frame"]
 
 
 class ConvRNN(nn.Module):
-    """What the two recurrences share; `_parts` is the number of reals per entry of a field."""
+    """What the two recurrences share; a subclass names its convolution and its usual channels."""
 
     conv: UnitaryConv | OrthogonalConv
-    _complex: bool
+    _kind: ClassVar[type[UnitaryConv | OrthogonalConv]]
+    _channels: ClassVar[int]
 
     def __init__(
         self,
         input_size: int,
         size: Size,
-        channels: int,
-        activation: str | Activation,
-        input_map: InputMap,
-        output_size: int | None,
-        memory: Memory,
-        window: int | None,
-        reverse_tolerance: float,
-        scan: Scan,
-        batch_first: bool,
-        factory: dict[str, Any],
+        channels: int | None = None,
+        kernel_size: int | Sequence[int] = 3,
+        *,
+        activation: str | Activation = "identity",
+        input_map: InputMap = "profile",
+        output_size: int | None = None,
+        memory: Memory = "store",
+        window: int | None = None,
+        reverse_tolerance: float = 1e-3,
+        scan: Scan = "auto",
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **conv: Any,
     ) -> None:
         super().__init__()
+        channels = self._channels if channels is None else channels
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         if input_size < 1:
             raise expected("input_size", "at least 1", input_size)
         if input_map not in ("profile", "field", "direct"):
@@ -58,16 +66,28 @@ class ConvRNN(nn.Module):
         self.output_size, self.batch_first, self.scan = output_size, batch_first, scan
         self.memory, self.window, self.reverse_tolerance = memory, window, reverse_tolerance
         _check_memory(memory, window, self.activation)
+        if not self._complex and not isinstance(self.activation, Identity) and channels % 2:
+            raise expected("channels", "an even number with an activation", channels)
+        self._make_maps(factory)
+        self.conv = self._kind(channels, kernel_size, len(self.size), **conv, **factory)
+        self.reset_parameters()
+
+    @property
+    def _complex(self) -> bool:
+        return self._kind is UnitaryConv
+
+    def _make_maps(self, factory: dict[str, Any]) -> None:
+        """Input map and readout; complex ones are stored as pairs of reals."""
         pair = (2,) if self._complex else ()
-        if input_map == "profile":
-            shape: tuple[int, ...] = (input_size, *pair, channels, *self.size)
+        profile = (*pair, self.channels, *self.size)
+        if self.input_map == "profile":
+            self.input_weight = nn.Parameter(torch.empty((self.input_size, *profile), **factory))
+        elif self.input_map == "field":
+            shape = (*pair, self.channels, self.input_size)
             self.input_weight = nn.Parameter(torch.empty(shape, **factory))
-        elif input_map == "field":
-            self.input_weight = nn.Parameter(torch.empty((*pair, channels, input_size), **factory))
-        if output_size is not None:
-            shape = (output_size, *pair, channels, *self.size)
-            self.output_weight = nn.Parameter(torch.empty(shape, **factory))
-            self.output_bias = nn.Parameter(torch.empty(output_size, **factory))
+        if self.output_size is not None:
+            self.output_weight = nn.Parameter(torch.empty((self.output_size, *profile), **factory))
+            self.output_bias = nn.Parameter(torch.empty(self.output_size, **factory))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draws all parameters; inputs of variance 1 then drive sites with variance 1."""

@@ -1,16 +1,7 @@
 """Recurrences whose transition is a unitary or orthogonal convolution."""
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch
-
-from lawful.errors import expected
-from lawful.unitary._activations import Activation, Identity
-from lawful.unitary._cell import InputMap
-from lawful.unitary._lattice import Size
 from lawful.unitary._layers import OrthogonalConv, UnitaryConv
-from lawful.unitary._recurrence import ConvRNN, Memory, Scan
+from lawful.unitary._recurrence import ConvRNN
 
 __all__ = ["ConvOrthogonalRNN", "ConvUnitaryRNN"]
 
@@ -26,7 +17,7 @@ class ConvUnitaryRNN(ConvRNN):
         input_size: Features D, or channels of input fields.
         size: The lattice. With ``input_map="field"`` or "direct" and no readout, each call may
             bring another one.
-        channels: C.
+        channels: C; 1 by default.
         kernel_size: Taps of A, odd.
         activation: "identity", "fold", "softnorm" (the author's later choice), "modrelu",
             "phase_twist", "split_relu", or an `Activation`.
@@ -53,45 +44,7 @@ class ConvUnitaryRNN(ConvRNN):
         readout; inputs by profiles.
     """
 
-    _complex = True
-
-    def __init__(
-        self,
-        input_size: int,
-        size: Size,
-        channels: int = 1,
-        kernel_size: int | Sequence[int] = 3,
-        *,
-        activation: str | Activation = "identity",
-        input_map: InputMap = "profile",
-        output_size: int | None = None,
-        memory: Memory = "store",
-        window: int | None = None,
-        reverse_tolerance: float = 1e-3,
-        scan: Scan = "auto",
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **conv: Any,
-    ) -> None:
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(
-            input_size,
-            size,
-            channels,
-            activation,
-            input_map,
-            output_size,
-            memory,
-            window,
-            reverse_tolerance,
-            scan,
-            batch_first,
-            factory,
-        )
-        dims = len(self.size)
-        self.conv = UnitaryConv(channels, kernel_size, dims, **conv, **factory)
-        self.reset_parameters()
+    _kind, _channels = UnitaryConv, 1
 
 
 class ConvOrthogonalRNN(ConvRNN):
@@ -104,7 +57,7 @@ class ConvOrthogonalRNN(ConvRNN):
     Args:
         input_size: As in `ConvUnitaryRNN`.
         size: The lattice.
-        channels: M, X layers first, then P.
+        channels: M, X layers first, then P; 2 by default.
         kernel_size: Taps, odd.
         form: "full", "pair" or "symmetric", as in `OrthogonalConv`.
         split: (X channels, P channels).
@@ -124,44 +77,4 @@ class ConvOrthogonalRNN(ConvRNN):
         well; one activation acts on X and P together; general kernels.
     """
 
-    _complex = False
-
-    def __init__(
-        self,
-        input_size: int,
-        size: Size,
-        channels: int = 2,
-        kernel_size: int | Sequence[int] = 3,
-        *,
-        activation: str | Activation = "identity",
-        input_map: InputMap = "profile",
-        output_size: int | None = None,
-        memory: Memory = "store",
-        window: int | None = None,
-        reverse_tolerance: float = 1e-3,
-        scan: Scan = "auto",
-        batch_first: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **conv: Any,
-    ) -> None:
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(
-            input_size,
-            size,
-            channels,
-            activation,
-            input_map,
-            output_size,
-            memory,
-            window,
-            reverse_tolerance,
-            scan,
-            batch_first,
-            factory,
-        )
-        if not isinstance(self.activation, Identity) and channels % 2:
-            raise expected("channels", "an even number with an activation", channels)
-        dims = len(self.size)
-        self.conv = OrthogonalConv(channels, kernel_size, dims, **conv, **factory)
-        self.reset_parameters()
+    _kind, _channels = OrthogonalConv, 2
