@@ -29,6 +29,9 @@ from lawful.models._transducer import TransducerModel as TransducerModel
 from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
+from lawful.models._unitary import ConvOrthogonalConfig as ConvOrthogonalConfig
+from lawful.models._unitary import ConvUnitaryConfig as ConvUnitaryConfig
+from lawful.models._unitary import ConvUnitaryModel as ConvUnitaryModel
 from lawful.models._words import WordEncoder as WordEncoder
 from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
@@ -38,6 +41,9 @@ __all__ = [
     "AttentiveLSTMModel",
     "BiaffineParser",
     "CRFTaggerConfig",
+    "ConvOrthogonalConfig",
+    "ConvUnitaryConfig",
+    "ConvUnitaryModel",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
