@@ -2,6 +2,10 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
+from lawful.models._fields import FieldSpec as FieldSpec
+from lawful.models._fields import Forecaster as Forecaster
+from lawful.models._fields import build_forecaster as build_forecaster
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -36,6 +40,7 @@ from lawful.models._words import WordEncoder as WordEncoder
 from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
 __all__ = [
+    "FIELD_MODELS",
     "SEQUENCE_MODELS",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
@@ -44,6 +49,8 @@ __all__ = [
     "ConvOrthogonalConfig",
     "ConvUnitaryConfig",
     "ConvUnitaryModel",
+    "FieldSpec",
+    "Forecaster",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -69,5 +76,6 @@ __all__ = [
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
+    "build_forecaster",
     "build_sequence_model",
 ]

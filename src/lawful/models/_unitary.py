@@ -1,5 +1,6 @@
 """Sequence models around convolutional unitary and orthogonal recurrences."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,36 +18,58 @@ Mode = Literal["auto", "recurrent"]
 
 
 @dataclass(frozen=True)
-class ConvUnitaryConfig:
+class TransitionConfig:
+    """A transition that keeps the norm, and what follows it."""
+
+    activation: ActivationName = "identity"
+    """What follows each step. "identity" and "fold" keep every gradient's norm; the others do
+    not, whatever the kernel."""
+    kernel_gain: float = 1.0
+    """Scale of the initial phases in radians: 0 starts from the identity, 2 or more spread the
+    eigenvalues over the whole circle."""
+    kernel_rate: float = 1.0
+    """Learning rate of the kernel relative to that of the other parameters; what a phase does
+    grows with the number of steps, so that long sequences want less."""
+    freeze_kernel: bool = False
+    """Keep the random kernel as it was drawn: the control that tells what training it adds."""
+    reverse: bool = False
+    """Undo the steps in the backward pass instead of storing them; activations that amplify
+    rounding keep every eighth state to start from."""
+
+    def __post_init__(self) -> None:
+        """Refuses impossible rates."""
+        if not (math.isfinite(self.kernel_rate) and self.kernel_rate >= 0):
+            raise expected("kernel_rate", "a finite number of at least 0", self.kernel_rate)
+
+
+@dataclass(frozen=True)
+class ConvUnitaryConfig(TransitionConfig):
     """Recurrence whose transition is a unitary convolution of a complex lattice."""
 
-    sites: int = 256
-    """Sites of the periodic lattice that holds the state."""
-    channels: int = 1
-    """Complex fields on the lattice; several are mixed by the kernel."""
-    taps: int = 5
-    """Size of the generating kernel, odd; its exponential reaches much further."""
-    activation: ActivationName = "identity"
-    """What follows each step. The identity keeps every gradient's norm, and lets the whole
-    sequence be computed as one filter; the fold keeps it too, and is not linear."""
     kernel_gain: float = 2.0
     """Scale of the initial phases in radians: 0 starts from the identity, 2 or more spread the
     eigenvalues over the whole circle."""
-    freeze_kernel: bool = False
-    """Keep the random kernel as it was drawn: the control that tells what training it adds."""
+    kernel_rate: float = 0.01
+    """Learning rate of the kernel relative to that of the other parameters; what a phase does
+    grows with the number of steps, so that long sequences want less."""
+    sites: int = 256
+    """Sites of the periodic lattice that holds the state."""
+    channels: int = 1
+    """Fields on the lattice (complex; for conv-orthogonal real, X layers first, then as many P);
+    several are mixed by the kernel."""
+    taps: int = 5
+    """Size of the generating kernel, odd; its exponential reaches much further."""
     features: int = 0
     """Width of a ReLU layer that every step passes before it drives the lattice; 0 for none."""
     readout: int = 0
     """Width of a ReLU layer between what is read from the lattice and the outputs; 0 for none."""
-    reverse: bool = False
-    """Undo the steps in the backward pass instead of storing them; activations that amplify
-    rounding keep every eighth state to start from."""
     run: Mode = "auto"
     """"auto" computes linear recurrences of one kernel as a filter over time (same outputs);
     "recurrent" always goes step by step."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes."""
+        super().__post_init__()
         check_positive(sites=self.sites, channels=self.channels, taps=self.taps)
         check_count(features=self.features, readout=self.readout)
 
@@ -56,7 +79,8 @@ class ConvOrthogonalConfig(ConvUnitaryConfig):
     """Recurrence whose transition is an orthogonal convolution of real layers X and P."""
 
     channels: int = 2
-    """Real fields on the lattice, X layers first, then as many P."""
+    """Fields on the lattice (complex; for conv-orthogonal real, X layers first, then as many P);
+    several are mixed by the kernel."""
     form: Form = "symmetric"
     """Which kernels turn X and P into each other: "symmetric" (sine and cosine of one even
     kernel), "pair" (one of any symmetry), "full" (kernels within X and within P as well)."""
@@ -98,15 +122,19 @@ class ConvUnitaryModel(nn.Module):
         self.features = _relu_layer(self.encoder.size, config.features, place)
         self.rnn = lattice_rnn(
             config,
-            config.features or self.encoder.size,
-            config.sites,
-            config.readout or outputs.size,
-            place,
+            (config.features or self.encoder.size, config.sites, config.channels, config.taps),
+            form=config.form if isinstance(config, ConvOrthogonalConfig) else None,
+            output_size=config.readout or outputs.size,
+            **place,
         )
         self.readout: nn.Module | None = None
         if config.readout:
             linear = nn.Linear(config.readout, outputs.size, **place)
             self.readout = nn.Sequential(nn.ReLU(), linear)
+
+    def learning_rates(self) -> dict[nn.Parameter, float]:
+        """Rates of some parameters relative to the others', for the optimiser."""
+        return dict.fromkeys(self.rnn.conv.parameters(), self.config.kernel_rate)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """(B, size) or (B, T, size), as the task wants; see `InputSpec` for ``x``."""
@@ -127,32 +155,33 @@ class ConvUnitaryModel(nn.Module):
 
 
 def lattice_rnn(
-    config: ConvUnitaryConfig,
-    input_size: int,
-    size: int | tuple[int, ...],
-    output_size: int | None,
-    place: dict[str, Any],
+    config: TransitionConfig,
+    sizes: tuple[int, int | tuple[int, ...], int, int],
+    *,
+    form: Form | None,
     **more: Any,
 ) -> ConvUnitaryRNN | ConvOrthogonalRNN:
-    """The recurrence that a config describes, its kernel frozen if it says so."""
+    """The recurrence that a config describes, its kernel frozen if it says so.
+
+    Args:
+        config: Activation, scale of the kernel, and how the backward pass runs.
+        sizes: Input size, lattice, channels, taps.
+        form: Of the orthogonal recurrence; None for the unitary one.
+        more: Further arguments of the recurrence.
+    """
     rnn: ConvUnitaryRNN | ConvOrthogonalRNN
-    window = None
-    if config.reverse and config.activation not in ("identity", "fold"):
-        window = 8
-    shared = {
+    exact = config.activation in ("identity", "fold")
+    settings = {
         "activation": config.activation,
-        "output_size": output_size,
         "memory": "reverse" if config.reverse else "store",
-        "window": window,
+        "window": 8 if config.reverse and not exact else None,
         "gain": config.kernel_gain,
         **more,
-        **place,
     }
-    sizes = (input_size, size, config.channels, config.taps)
-    if isinstance(config, ConvOrthogonalConfig):
-        rnn = ConvOrthogonalRNN(*sizes, form=config.form, **shared)
+    if form is None:
+        rnn = ConvUnitaryRNN(*sizes, **settings)
     else:
-        rnn = ConvUnitaryRNN(*sizes, **shared)
+        rnn = ConvOrthogonalRNN(*sizes, form=form, **settings)
     if config.freeze_kernel:
         rnn.conv.requires_grad_(False)
     return rnn

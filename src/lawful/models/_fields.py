@@ -1,0 +1,465 @@
+"""Forecasters of fields: observe some frames, then roll out as many as wanted."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from lawful.errors import expected
+from lawful.models._common import check_count, check_positive, factory
+from lawful.models._unitary import Form, TransitionConfig, lattice_rnn
+
+State: TypeAlias = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """Frames that a task feeds and wants back.
+
+    ``channels`` fields on a lattice of ``size``; ``signal`` is the number of observed frames that
+    carry a signal, which sets the scale of the first weights.
+    """
+
+    channels: int
+    size: tuple[int, ...]
+    signal: int = 1
+
+
+@dataclass(frozen=True)
+class FieldMapConfig:
+    """How frames enter a hidden lattice and leave it."""
+
+    channels: int = 0
+    """Hidden fields; 0 for as many as the frames have (conv-orthogonal: made even)."""
+    taps: int = 7
+    """Size of the kernel that moves the state on, along each axis; odd."""
+    window: int = 1
+    """Observed frames that enter the state together at each step."""
+    map_taps: int = 1
+    """Size of the kernels of the maps in and out, odd; 1 maps site by site."""
+    features: int = 0
+    """Width of a ReLU layer within the maps in and out; 0 for linear maps."""
+    wrap: bool = True
+    """Space is periodic; otherwise there are zeros outside."""
+
+    def __post_init__(self) -> None:
+        """Refuses impossible sizes."""
+        check_positive(window=self.window)
+        check_count(channels=self.channels, features=self.features)
+        check_odd(taps=self.taps, map_taps=self.map_taps)
+
+
+@dataclass(frozen=True)
+class FieldUnitaryConfig(FieldMapConfig, TransitionConfig):
+    """Frames drive a complex lattice that a unitary convolution moves on."""
+
+    kernel_gain: float = 0.1
+    """Scale of the initial phases in radians: 0 starts from the identity, 2 or more spread the
+    eigenvalues over the whole circle."""
+
+    def __post_init__(self) -> None:
+        """Refuses impossible sizes."""
+        FieldMapConfig.__post_init__(self)
+        TransitionConfig.__post_init__(self)
+
+
+@dataclass(frozen=True)
+class FieldOrthogonalConfig(FieldUnitaryConfig):
+    """Frames drive real layers X and P that an orthogonal convolution turns into each other."""
+
+    form: Form = "full"
+    """Which kernels turn X and P into each other: "symmetric" (sine and cosine of one even
+    kernel), "pair" (one of any symmetry), "full" (kernels within X and within P as well)."""
+
+
+@dataclass(frozen=True)
+class FieldRNNConfig(FieldMapConfig):
+    """The same maps around a convolution without any constraint: the control."""
+
+    nonlinearity: Literal["identity", "tanh", "relu"] = "identity"
+    """What follows each step."""
+
+
+@dataclass(frozen=True)
+class ConvLSTMConfig:
+    """Convolutional LSTM that feeds its forecasts back to itself."""
+
+    hidden: int = 8
+    """Hidden fields."""
+    taps: int = 7
+    """Size of the kernels, odd."""
+    wrap: bool = True
+    """Space is periodic; otherwise there are zeros outside."""
+
+    def __post_init__(self) -> None:
+        """Refuses impossible sizes."""
+        check_positive(hidden=self.hidden)
+        check_odd(taps=self.taps)
+
+
+def check_odd(**values: int) -> None:
+    """Raises `InputError` for the first value that is not odd and positive."""
+    for name, value in values.items():
+        if value < 1 or value % 2 == 0:
+            raise expected(name, "an odd number of at least 1", value)
+
+
+class FieldConv(nn.Module):
+    r"""A convolution (torch's order) of fields (B, C, \*size) in 1 to 3 dimensions, same size."""
+
+    def __init__(
+        self, ins: int, outs: int, taps: int, dims: int, *, wrap: bool = True, **place: Any
+    ) -> None:
+        super().__init__()
+        self.taps, self.dims, self.wrap = taps, dims, wrap
+        self.weight = nn.Parameter(torch.empty(outs, ins, *[taps] * dims, **place))
+        self.bias = nn.Parameter(torch.empty(outs, **place))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weights that keep variances."""
+        nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight[0].numel()))
+        nn.init.zeros_(self.bias)
+
+    def start_as(self, matrix: Tensor, noise: float) -> None:
+        """Makes the centre tap a matrix (outs, ins), and draws the rest with a deviation."""
+        with torch.no_grad():
+            nn.init.normal_(self.weight, std=noise / math.sqrt(self.weight[0].numel()))
+            self.weight[(slice(None), slice(None), *[self.taps // 2] * self.dims)] += matrix
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""(B, outs, \*size) from (B, ins, \*size)."""
+        reach = self.taps // 2
+        if reach and self.wrap:
+            x = _wrapped(x, reach, self.dims)
+        elif reach:
+            x = pad(x, [reach] * (2 * self.dims))
+        conv = (nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d)[self.dims - 1]
+        return conv(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.weight.shape[1]} -> {self.weight.shape[0]}, taps={self.taps}"
+
+
+def _wrapped(x: Tensor, reach: int, dims: int) -> Tensor:
+    """Circular padding by any width, wider than the lattice too."""
+    for axis in range(-dims, 0):
+        n = x.shape[axis]
+        index = torch.arange(-reach, n + reach, device=x.device) % n
+        x = x.index_select(axis, index)
+    return x
+
+
+class FieldMap(nn.Module):
+    """Maps fields to fields: one convolution, or two with a ReLU between them.
+
+    Linear maps start as ``scale`` times the identity between the last ``ins`` and the first
+    ``outs`` fields, plus noise.
+    """
+
+    def __init__(
+        self, ins: int, outs: int, dims: int, config: FieldMapConfig, scale: float, **place: Any
+    ) -> None:
+        super().__init__()
+        sizes = [ins, config.features, outs] if config.features else [ins, outs]
+        pairs = pairwise(sizes)
+        layers = [
+            FieldConv(a, b, config.map_taps, dims, wrap=config.wrap, **place) for a, b in pairs
+        ]
+        if len(layers) == 1:
+            self.layers = nn.Sequential(*layers)
+            matrix = scale * torch.eye(outs, ins, **place)
+            layers[0].start_as(matrix, 0.1 * scale)
+        else:
+            self.layers = nn.Sequential(layers[0], nn.ReLU(), layers[1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""(..., outs, \*size) from (..., ins, \*size)."""
+        dims = self.layers[0].dims
+        lead = x.shape[: x.ndim - dims - 1]
+        out: Tensor = self.layers(x.flatten(0, len(lead) - 1))
+        return out.view(*lead, *out.shape[1:])
+
+
+class Forecaster(nn.Module, ABC):
+    """Observes frames, and rolls out from what it has seen."""
+
+    @abstractmethod
+    def observe(self, frames: Tensor, state: State | None = None) -> State:
+        r"""The state after frames (B, k, C, \*size); a state given is continued exactly."""
+
+    @abstractmethod
+    def rollout(self, state: State, steps: int) -> Tensor:
+        r"""The next frames, (B, steps, C, \*size)."""
+
+    def forward(self, frames: Tensor, steps: int) -> Tensor:
+        r"""The ``steps`` frames that follow: (B, steps, C, \*size) from (B, k, C, \*size)."""
+        return self.rollout(self.observe(frames), steps)
+
+    def transition(self, z: Tensor) -> Tensor | None:
+        """One linear step of a hidden state; None for models that are not one convolution."""
+        return None
+
+
+class LatticeForecaster(Forecaster):
+    """Frames drive a hidden lattice; its states are mapped back to frames.
+
+    z_n = phi(step z_{n-1} + in(x_n)) while observing, with nothing driven in a roll-out, and
+    frame n is out(z_n). Subclasses say what a step is.
+    """
+
+    def __init__(
+        self,
+        config: FieldMapConfig,
+        spec: FieldSpec,
+        parts: int,
+        hidden: int,
+        place: dict[str, Any],
+    ) -> None:
+        super().__init__()
+        self.config, self.spec, self.parts, self.hidden = config, spec, parts, hidden
+        dims, fields = len(spec.size), parts * hidden
+        self.into = FieldMap(
+            spec.channels * config.window, fields, dims, config, 1 / spec.signal, **place
+        )
+        self.out = FieldMap(fields, spec.channels, dims, config, 1.0, **place)
+
+    def driven(self, frames: Tensor, recent: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What each frame drives, and the frames to remember for the next call's window."""
+        _check_frames(frames, self.spec)
+        keep = self.config.window - 1
+        if recent is None:
+            recent = frames.new_zeros(len(frames), keep, *frames.shape[2:])
+        whole = torch.cat([recent, frames], 1)
+        steps = frames.shape[1]
+        # The newest frame comes first: it is what the map starts from.
+        stack = [whole[:, keep - i : keep - i + steps] for i in range(keep + 1)]
+        return self.into(torch.cat(stack, 2)), whole[:, steps:]
+
+
+class ConvForecaster(LatticeForecaster):
+    """Forecasts by a `ConvUnitaryRNN` or `ConvOrthogonalRNN`: the roll-out keeps the norm.
+
+    Args:
+        config: Sizes; its kind says which recurrence.
+        spec: The frames.
+        device: Where the parameters live.
+        dtype: Their floating-point type.
+
+    Law: without an activation, every state of a roll-out has the norm of the first. What the
+        frames keep of that is up to the map out, which is learned.
+    """
+
+    config: FieldUnitaryConfig
+
+    def __init__(
+        self,
+        config: FieldUnitaryConfig,
+        spec: FieldSpec,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        orthogonal = isinstance(config, FieldOrthogonalConfig)
+        hidden = config.channels or spec.channels
+        if orthogonal and not config.channels:
+            hidden += hidden % 2
+        place = factory(device, dtype)
+        super().__init__(config, spec, 1 if orthogonal else 2, hidden, place)
+        self.rnn = lattice_rnn(
+            config,
+            (hidden, spec.size, hidden, config.taps),
+            form=config.form if isinstance(config, FieldOrthogonalConfig) else None,
+            input_map="direct",
+            boundary="circular" if config.wrap else "zeros",
+            **place,
+        )
+
+    def learning_rates(self) -> dict[nn.Parameter, float]:
+        """Rates of some parameters relative to the others', for the optimiser."""
+        return dict.fromkeys(self.rnn.conv.parameters(), self.config.kernel_rate)
+
+    def _complex(self, fields: Tensor) -> Tensor:
+        if self.parts == 1:
+            return fields
+        real, imag = fields.chunk(2, 2)
+        return torch.complex(real, imag)
+
+    def observe(self, frames: Tensor, state: State | None = None) -> State:
+        """The lattice after the frames."""
+        z, recent = (None, None) if state is None else state
+        fields, recent = self.driven(frames, recent)
+        _, z = self.rnn(self._complex(fields), z)
+        return z, recent
+
+    def states(self, state: State, steps: int) -> Tensor:
+        r"""Hidden states of a roll-out, (B, steps, hidden, \*size)."""
+        z = state[0]
+        silence = z.new_zeros(1, 1, 1, *[1] * (z.ndim - 2)).expand(len(z), steps, *z.shape[1:])
+        out: Tensor = self.rnn(silence, z)[0]
+        return out
+
+    def rollout(self, state: State, steps: int) -> Tensor:
+        """Free steps of the recurrence, mapped back to frames."""
+        states = self.states(state, steps)
+        if self.parts == 2:
+            states = torch.cat([states.real, states.imag], 2)
+        frames: Tensor = self.out(states)
+        return frames
+
+    def transition(self, z: Tensor) -> Tensor:
+        """E^A z."""
+        out: Tensor = self.rnn.conv(z)
+        return out
+
+
+class ConvRNNForecaster(LatticeForecaster):
+    """The same with a transition without constraint: any convolution, and a nonlinearity."""
+
+    config: FieldRNNConfig
+
+    def __init__(
+        self,
+        config: FieldRNNConfig,
+        spec: FieldSpec,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        hidden, place = config.channels or spec.channels, factory(device, dtype)
+        super().__init__(config, spec, 1, hidden, place)
+        dims = len(spec.size)
+        self.step = FieldConv(hidden, hidden, config.taps, dims, wrap=config.wrap, **place)
+        self.step.start_as(torch.eye(hidden, **place), 0.1)
+
+    def _phi(self, z: Tensor) -> Tensor:
+        match self.config.nonlinearity:
+            case "tanh":
+                return z.tanh()
+            case "relu":
+                return z.relu()
+            case _:
+                return z
+
+    def observe(self, frames: Tensor, state: State | None = None) -> State:
+        """The lattice after the frames."""
+        z, recent = (None, None) if state is None else state
+        fields, recent = self.driven(frames, recent)
+        for drive in fields.unbind(1):
+            z = self._phi(drive if z is None else self.step(z) + drive)
+        assert z is not None
+        return z, recent
+
+    def states(self, state: State, steps: int) -> Tensor:
+        r"""Hidden states of a roll-out, (B, steps, hidden, \*size)."""
+        z, found = state[0], []
+        for _ in range(steps):
+            z = self._phi(self.step(z))
+            found.append(z)
+        return torch.stack(found, 1)
+
+    def rollout(self, state: State, steps: int) -> Tensor:
+        """Free steps, mapped back to frames."""
+        frames: Tensor = self.out(self.states(state, steps))
+        return frames
+
+    def transition(self, z: Tensor) -> Tensor:
+        """The convolution without bias."""
+        return self.step(z) - self.step.bias.view(-1, *[1] * len(self.spec.size))
+
+
+class ConvLSTM(Forecaster):
+    """Convolutional LSTM: gates are convolutions; it forecasts changes and feeds them back.
+
+    i, f, o = sigmoid, g = tanh of convolutions of (x, h); c = f c + i g; h = o tanh(c); the next
+    frame is x + a linear map of h.
+
+    Source: Shi et al. (2015). Departures: no peepholes; it forecasts the change of the frame.
+    """
+
+    def __init__(
+        self,
+        config: ConvLSTMConfig,
+        spec: FieldSpec,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.spec = config, spec
+        place, dims = factory(device, dtype), len(spec.size)
+        inputs, hidden = spec.channels + config.hidden, config.hidden
+        self.gates = FieldConv(inputs, 4 * hidden, config.taps, dims, wrap=config.wrap, **place)
+        self.out = FieldConv(hidden, spec.channels, 1, dims, **place)
+        with torch.no_grad():
+            self.gates.bias[hidden : 2 * hidden] = 1.0  # remember at first
+            self.out.weight *= 0.1
+
+    def _step(self, x: Tensor, state: State | None) -> State:
+        if state is None:
+            zero = x.new_zeros(len(x), self.config.hidden, *x.shape[2:])
+            state = (zero, zero, x)
+        h, c, _ = state
+        i, f, o, g = self.gates(torch.cat([x, h], 1)).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return h, c, x + self.out(h)
+
+    def observe(self, frames: Tensor, state: State | None = None) -> State:
+        """Hidden state, cell, and the frame forecast next."""
+        _check_frames(frames, self.spec)
+        for frame in frames.unbind(1):
+            state = self._step(frame, state)
+        assert state is not None
+        return state
+
+    def rollout(self, state: State, steps: int) -> Tensor:
+        """Forecasts, each fed back as if it had been observed."""
+        found = [state[2]]
+        for _ in range(steps - 1):
+            state = self._step(state[2], state)
+            found.append(state[2])
+        return torch.stack(found, 1)
+
+
+def _check_frames(frames: Tensor, spec: FieldSpec) -> None:
+    if frames.ndim != 3 + len(spec.size) or tuple(frames.shape[2:]) != (spec.channels, *spec.size):
+        want = f"(batch, frames, {spec.channels}, {', '.join(map(str, spec.size))})"
+        raise expected("frames", want, f"shape {tuple(frames.shape)}")
+    if frames.shape[1] == 0:
+        raise expected("frames", "at least one frame", tuple(frames.shape))
+
+
+FIELD_MODELS: dict[str, type[Any]] = {
+    "conv-unitary": FieldUnitaryConfig,
+    "conv-orthogonal": FieldOrthogonalConfig,
+    "conv-rnn": FieldRNNConfig,
+    "convlstm": ConvLSTMConfig,
+}
+_FORECASTERS: dict[type[Any], type[Any]] = {
+    FieldUnitaryConfig: ConvForecaster,
+    FieldOrthogonalConfig: ConvForecaster,
+    FieldRNNConfig: ConvRNNForecaster,
+    ConvLSTMConfig: ConvLSTM,
+}
+
+
+def build_forecaster(
+    config: Any,
+    spec: FieldSpec,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Forecaster:
+    """A fresh forecaster from its config, one of `FIELD_MODELS`.
+
+    Raises:
+        InputError: For a config of no known model.
+    """
+    if type(config) not in _FORECASTERS:
+        known = ", ".join(FIELD_MODELS)
+        raise expected("model config", f"the config of one of {known}", type(config).__name__)
+    model: Forecaster = _FORECASTERS[type(config)](config, spec, device=device, dtype=dtype)
+    return model
