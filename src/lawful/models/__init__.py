@@ -2,8 +2,8 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._field_configs import FieldSpec as FieldSpec
 from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
-from lawful.models._fields import FieldSpec as FieldSpec
 from lawful.models._fields import Forecaster as Forecaster
 from lawful.models._fields import build_forecaster as build_forecaster
 from lawful.models._parser import BiaffineParser as BiaffineParser

@@ -1,190 +1,25 @@
 """Forecasters of fields: observe some frames, then roll out as many as wanted."""
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from lawful.errors import expected
-from lawful.models._common import check_count, check_positive, factory
-from lawful.models._unitary import Form, TransitionConfig, lattice_rnn
+from lawful.models._common import factory
+from lawful.models._field_configs import (
+    ConvLSTMConfig,
+    FieldMapConfig,
+    FieldOrthogonalConfig,
+    FieldRNNConfig,
+    FieldSpec,
+    FieldUnitaryConfig,
+)
+from lawful.models._field_layers import FieldConv, FieldMap
+from lawful.models._unitary import lattice_rnn
 
 State: TypeAlias = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class FieldSpec:
-    """Frames that a task feeds and wants back.
-
-    ``channels`` fields on a lattice of ``size``; ``signal`` is the number of observed frames that
-    carry a signal, which sets the scale of the first weights.
-    """
-
-    channels: int
-    size: tuple[int, ...]
-    signal: int = 1
-
-
-@dataclass(frozen=True)
-class FieldMapConfig:
-    """How frames enter a hidden lattice and leave it."""
-
-    channels: int = 0
-    """Hidden fields; 0 for as many as the frames have (conv-orthogonal: made even)."""
-    taps: int = 7
-    """Size of the kernel that moves the state on, along each axis; odd."""
-    window: int = 1
-    """Observed frames that enter the state together at each step."""
-    map_taps: int = 1
-    """Size of the kernels of the maps in and out, odd; 1 maps site by site."""
-    features: int = 0
-    """Width of a ReLU layer within the maps in and out; 0 for linear maps."""
-    wrap: bool = True
-    """Space is periodic; otherwise there are zeros outside."""
-
-    def __post_init__(self) -> None:
-        """Refuses impossible sizes."""
-        check_positive(window=self.window)
-        check_count(channels=self.channels, features=self.features)
-        check_odd(taps=self.taps, map_taps=self.map_taps)
-
-
-@dataclass(frozen=True)
-class FieldUnitaryConfig(FieldMapConfig, TransitionConfig):
-    """Frames drive a complex lattice that a unitary convolution moves on."""
-
-    kernel_gain: float = 0.1
-    """Scale of the initial phases in radians: 0 starts from the identity, 2 or more spread the
-    eigenvalues over the whole circle."""
-
-    def __post_init__(self) -> None:
-        """Refuses impossible sizes."""
-        FieldMapConfig.__post_init__(self)
-        TransitionConfig.__post_init__(self)
-
-
-@dataclass(frozen=True)
-class FieldOrthogonalConfig(FieldUnitaryConfig):
-    """Frames drive real layers X and P that an orthogonal convolution turns into each other."""
-
-    form: Form = "full"
-    """Which kernels turn X and P into each other: "symmetric" (sine and cosine of one even
-    kernel), "pair" (one of any symmetry), "full" (kernels within X and within P as well)."""
-
-
-@dataclass(frozen=True)
-class FieldRNNConfig(FieldMapConfig):
-    """The same maps around a convolution without any constraint: the control."""
-
-    nonlinearity: Literal["identity", "tanh", "relu"] = "identity"
-    """What follows each step."""
-
-
-@dataclass(frozen=True)
-class ConvLSTMConfig:
-    """Convolutional LSTM that feeds its forecasts back to itself."""
-
-    hidden: int = 8
-    """Hidden fields."""
-    taps: int = 7
-    """Size of the kernels, odd."""
-    wrap: bool = True
-    """Space is periodic; otherwise there are zeros outside."""
-
-    def __post_init__(self) -> None:
-        """Refuses impossible sizes."""
-        check_positive(hidden=self.hidden)
-        check_odd(taps=self.taps)
-
-
-def check_odd(**values: int) -> None:
-    """Raises `InputError` for the first value that is not odd and positive."""
-    for name, value in values.items():
-        if value < 1 or value % 2 == 0:
-            raise expected(name, "an odd number of at least 1", value)
-
-
-class FieldConv(nn.Module):
-    r"""A convolution (torch's order) of fields (B, C, \*size) in 1 to 3 dimensions, same size."""
-
-    def __init__(
-        self, ins: int, outs: int, taps: int, dims: int, *, wrap: bool = True, **place: Any
-    ) -> None:
-        super().__init__()
-        self.taps, self.dims, self.wrap = taps, dims, wrap
-        self.weight = nn.Parameter(torch.empty(outs, ins, *[taps] * dims, **place))
-        self.bias = nn.Parameter(torch.empty(outs, **place))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws weights that keep variances."""
-        nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight[0].numel()))
-        nn.init.zeros_(self.bias)
-
-    def start_as(self, matrix: Tensor, noise: float) -> None:
-        """Makes the centre tap a matrix (outs, ins), and draws the rest with a deviation."""
-        with torch.no_grad():
-            nn.init.normal_(self.weight, std=noise / math.sqrt(self.weight[0].numel()))
-            self.weight[(slice(None), slice(None), *[self.taps // 2] * self.dims)] += matrix
-
-    def forward(self, x: Tensor) -> Tensor:
-        r"""(B, outs, \*size) from (B, ins, \*size)."""
-        reach = self.taps // 2
-        if reach and self.wrap:
-            x = _wrapped(x, reach, self.dims)
-        elif reach:
-            x = pad(x, [reach] * (2 * self.dims))
-        conv = (nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d)[self.dims - 1]
-        return conv(x, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Sizes."""
-        return f"{self.weight.shape[1]} -> {self.weight.shape[0]}, taps={self.taps}"
-
-
-def _wrapped(x: Tensor, reach: int, dims: int) -> Tensor:
-    """Circular padding by any width, wider than the lattice too."""
-    for axis in range(-dims, 0):
-        n = x.shape[axis]
-        index = torch.arange(-reach, n + reach, device=x.device) % n
-        x = x.index_select(axis, index)
-    return x
-
-
-class FieldMap(nn.Module):
-    """Maps fields to fields: one convolution, or two with a ReLU between them.
-
-    Linear maps start as ``scale`` times the identity between the last ``ins`` and the first
-    ``outs`` fields, plus noise.
-    """
-
-    def __init__(
-        self, ins: int, outs: int, dims: int, config: FieldMapConfig, scale: float, **place: Any
-    ) -> None:
-        super().__init__()
-        sizes = [ins, config.features, outs] if config.features else [ins, outs]
-        pairs = pairwise(sizes)
-        layers = [
-            FieldConv(a, b, config.map_taps, dims, wrap=config.wrap, **place) for a, b in pairs
-        ]
-        if len(layers) == 1:
-            self.layers = nn.Sequential(*layers)
-            matrix = scale * torch.eye(outs, ins, **place)
-            layers[0].start_as(matrix, 0.1 * scale)
-        else:
-            self.layers = nn.Sequential(layers[0], nn.ReLU(), layers[1])
-
-    def forward(self, x: Tensor) -> Tensor:
-        r"""(..., outs, \*size) from (..., ins, \*size)."""
-        dims = self.layers[0].dims
-        lead = x.shape[: x.ndim - dims - 1]
-        out: Tensor = self.layers(x.flatten(0, len(lead) - 1))
-        return out.view(*lead, *out.shape[1:])
 
 
 class Forecaster(nn.Module, ABC):
@@ -369,7 +204,8 @@ class ConvRNNForecaster(LatticeForecaster):
 
     def transition(self, z: Tensor) -> Tensor:
         """The convolution without bias."""
-        return self.step(z) - self.step.bias.view(-1, *[1] * len(self.spec.size))
+        out: Tensor = self.step(z) - self.step.bias.view(-1, *[1] * len(self.spec.size))
+        return out
 
 
 class ConvLSTM(Forecaster):
@@ -402,11 +238,11 @@ class ConvLSTM(Forecaster):
         if state is None:
             zero = x.new_zeros(len(x), self.config.hidden, *x.shape[2:])
             state = (zero, zero, x)
-        h, c, _ = state
+        h, cell, _ = state
         i, f, o, g = self.gates(torch.cat([x, h], 1)).chunk(4, 1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        return h, c, x + self.out(h)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * cell.tanh()
+        return h, cell, x + self.out(h)
 
     def observe(self, frames: Tensor, state: State | None = None) -> State:
         """Hidden state, cell, and the frame forecast next."""

@@ -54,7 +54,8 @@ def filtered(x: Tensor, taps: Tensor, bias: Tensor) -> Tensor:
     signal = torch.fft.rfft(x, length, dim=0)
     gains = torch.fft.rfft(taps.to(x.dtype), length, dim=0)
     y = torch.fft.irfft(signal @ gains.transpose(1, 2), length, dim=0)
-    return y[:steps] + bias
+    out: Tensor = y[:steps] + bias
+    return out
 
 
 def _fast_length(least: int) -> int:

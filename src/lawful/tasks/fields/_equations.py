@@ -5,19 +5,17 @@ Initial fields are random, band-limited, without a mean, and of energy 1.
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
 from lawful.tasks._random import words
 from lawful.tasks.exhibits import Array
 
-Equation = Literal["wave", "schroedinger", "advection"]
 #: Fields of each equation: the wave has a pressure and one velocity per axis.
 FIELDS = {"wave": 1, "schroedinger": 2, "advection": 1}
 
 
-def field_count(equation: Equation, dims: int) -> int:
+def field_count(equation: str, dims: int) -> int:
     """Channels of an equation's frames."""
     return FIELDS[equation] + (dims if equation == "wave" else 0)
 
@@ -29,7 +27,7 @@ def wave_numbers(size: tuple[int, ...]) -> Array:
 
 
 def solutions(
-    equation: Equation,
+    equation: str,
     size: tuple[int, ...],
     steps: int,
     speed: float,

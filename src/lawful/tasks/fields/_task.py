@@ -52,7 +52,7 @@ class Windows:
 
     def __len__(self) -> int:
         """Number of windows."""
-        return len(self.frames) * self._per_sample
+        return int(len(self.frames) * self._per_sample)
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """Windows as examples, sample by sample and in order of time."""
