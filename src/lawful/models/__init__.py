@@ -33,15 +33,19 @@ from lawful.models._transducer import TransducerModel as TransducerModel
 from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
+from lawful.models._unitary import ActivationName as ActivationName
 from lawful.models._unitary import ConvOrthogonalConfig as ConvOrthogonalConfig
 from lawful.models._unitary import ConvUnitaryConfig as ConvUnitaryConfig
 from lawful.models._unitary import ConvUnitaryModel as ConvUnitaryModel
+from lawful.models._unitary import Form as Form
+from lawful.models._unitary import RasterModel as RasterModel
 from lawful.models._words import WordEncoder as WordEncoder
 from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
 __all__ = [
     "FIELD_MODELS",
     "SEQUENCE_MODELS",
+    "ActivationName",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
     "BiaffineParser",
@@ -51,6 +55,7 @@ __all__ = [
     "ConvUnitaryModel",
     "FieldSpec",
     "Forecaster",
+    "Form",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -58,6 +63,7 @@ __all__ = [
     "OutputSpec",
     "ParserScores",
     "ParserStates",
+    "RasterModel",
     "Recalling",
     "SABModel",
     "SABModelConfig",

@@ -27,7 +27,7 @@ class FieldMapConfig:
 
     channels: int = 0
     """Hidden fields; 0 for as many as the frames have (conv-orthogonal: made even)."""
-    taps: int = 7
+    taps: int = 11
     """Size of the kernel that moves the state on, along each axis; odd."""
     window: int = 1
     """Observed frames that enter the state together at each step."""

@@ -232,7 +232,7 @@ class ConvLSTM(Forecaster):
         self.out = FieldConv(hidden, spec.channels, 1, dims, **place)
         with torch.no_grad():
             self.gates.bias[hidden : 2 * hidden] = 1.0  # remember at first
-            self.out.weight *= 0.1
+            self.out.weight.mul_(0.1)
 
     def _step(self, x: Tensor, state: State | None) -> State:
         if state is None:

@@ -14,7 +14,7 @@ from lawful.unitary import ConvOrthogonalRNN, ConvUnitaryRNN
 
 ActivationName = Literal["identity", "fold", "softnorm", "modrelu", "split_relu"]
 Form = Literal["symmetric", "pair", "full"]
-Mode = Literal["auto", "recurrent"]
+Scheme = Literal["auto", "recurrent"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ConvUnitaryConfig(TransitionConfig):
     """Width of a ReLU layer that every step passes before it drives the lattice; 0 for none."""
     readout: int = 0
     """Width of a ReLU layer between what is read from the lattice and the outputs; 0 for none."""
-    run: Mode = "auto"
+    scheme: Scheme = "auto"
     """"auto" computes linear recurrences of one kernel as a filter over time (same outputs);
     "recurrent" always goes step by step."""
 
@@ -146,12 +146,84 @@ class ConvUnitaryModel(nn.Module):
 
     def _run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         config = self.config
-        if config.run == "auto" and not config.reverse:
+        if config.scheme == "auto" and not config.reverse:
             out = self.rnn.respond(x)
             if out is not None:
                 return out
         read: Tensor = self.rnn(x, lengths=lengths)[0]
         return read
+
+
+class RasterModel(nn.Module):
+    """Reads a picture into a lattice of the picture's own shape, each pixel at its own site.
+
+    Step n adds its pixels to the sites they come from (row-major, or in whatever order the task
+    reads them) while the transition moves what is there already; the last state is classified.
+
+    Args:
+        config: Sizes and activation; ``sites`` and ``features`` have no meaning here.
+        places: (T, chunk) which site, counted row by row, each value of a step comes from.
+        size: Height and width.
+        colours: Values per pixel.
+        outputs: How many numbers to give.
+        device: Where the parameters live.
+        dtype: Their floating-point type.
+
+    Cost: O(T N log N) time per row and field.
+    """
+
+    places: Tensor
+
+    def __init__(
+        self,
+        config: ConvUnitaryConfig,
+        places: Tensor,
+        size: tuple[int, int],
+        colours: int,
+        outputs: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.size, self.colours = config, size, colours
+        place = factory(device, dtype)
+        self.register_buffer("places", places, persistent=False)
+        self.rnn = lattice_rnn(
+            config,
+            (colours, size, config.channels, config.taps),
+            form=config.form if isinstance(config, ConvOrthogonalConfig) else None,
+            input_map="field",
+            output_size=None,
+            **place,
+        )
+        parts = 1 if isinstance(config, ConvOrthogonalConfig) else 2
+        features = parts * config.channels * size[0] * size[1]
+        hidden = _relu_layer(features, config.readout, place)
+        last = nn.Linear(config.readout or features, outputs, **place)
+        self.readout = last if hidden is None else nn.Sequential(hidden, last)
+
+    def learning_rates(self) -> dict[nn.Parameter, float]:
+        """Rates of some parameters relative to the others', for the optimiser."""
+        return dict.fromkeys(self.rnn.conv.parameters(), self.config.kernel_rate)
+
+    def fields(self, x: Tensor) -> Tensor:
+        """Fields (B, T, colours, height, width), zero but for the pixels of each step."""
+        rows, steps, _ = x.shape
+        values = x.view(rows, steps, -1, self.colours).transpose(2, 3)  # (B, T, colours, chunk)
+        empty = x.new_zeros(rows, steps, self.colours, self.size[0] * self.size[1])
+        index = self.places[None, :, None].expand_as(values)
+        return empty.scatter(3, index, values).view(rows, steps, self.colours, *self.size)
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """(B, outputs) from steps (B, T, chunk * colours)."""
+        want = (len(self.places), self.places.shape[1] * self.colours)
+        if x.ndim != 3 or tuple(x.shape[1:]) != want:
+            raise expected("inputs", f"(batch, {want[0]}, {want[1]})", tuple(x.shape))
+        _, state = self.rnn(self.fields(x), lengths=lengths)
+        if state.is_complex():
+            state = torch.cat([state.real, state.imag], 1)
+        out: Tensor = self.readout(state.flatten(1))
+        return out
 
 
 def lattice_rnn(

@@ -96,5 +96,6 @@ class RolloutEvaluation(Evaluation):
 
 
 def energy_drift(said: Tensor, truth: Tensor) -> Tensor:
-    """Largest relative deviation of each roll-out's energy from the true one, (B,)."""
-    return (squares(said) / squares(truth) - 1).abs().amax(1)
+    """How far each roll-out's energy moves from that of its first frame, over the true one, (B,)."""
+    energy = squares(said)
+    return ((energy - energy[:, :1]) / squares(truth)).abs().amax(1)
