@@ -402,6 +402,15 @@ def test_train_resume_predict_and_film(tmp_path, capsys):
     result = json.loads((tmp_path / "whole" / "result.json").read_text())
     assert result["test"]["relative_mse"] < result["baselines"]["persistence"]
     assert "energy_drift" not in result["test"]
+    parts = tmp_path / "parts"
+    cli("train", "fields", *common, "--steps", "20", "--schedule", "constant", "--out", parts)
+    again = ["train", "fields", *common, "--schedule", "constant", "--out"]
+    cli(*again, tmp_path / "straight")
+    cli(*again, parts, "--resume")
+    ends = [
+        json.loads((tmp_path / name / "result.json").read_text()) for name in ("straight", "parts")
+    ]
+    assert ends[0]["test"] == ends[1]["test"]
     data.rename(tmp_path / "moved.npy")  # prediction needs no training data
     recent = stored(tmp_path, frames[:20], "recent.npy")
     out = tmp_path / "forecast.npy"

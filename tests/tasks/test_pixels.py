@@ -234,8 +234,7 @@ def test_every_model_fits_a_few_digits(name):
     task = digits(chunk=8, max_train=20)
     torch.manual_seed(0)
     kwargs = {"transformer": {"width": 32, "dropout": 0.0}}
-    kwargs |= dict.fromkeys(("conv-unitary", "conv-orthogonal"), {})
-    kwargs = kwargs.get(name, {"hidden": 32})
+    kwargs = {} if name.startswith("conv-") else kwargs.get(name, {"hidden": 32})
     model = task.build((task.models if not kwargs else SEQUENCE_MODELS)[name](**kwargs))
     batch = task.source("train").batch(range(20))
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)

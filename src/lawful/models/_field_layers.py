@@ -15,18 +15,27 @@ class FieldConv(nn.Module):
     r"""A convolution (torch's order) of fields (B, C, \*size) in 1 to 3 dimensions, same size."""
 
     def __init__(
-        self, ins: int, outs: int, taps: int, dims: int, *, wrap: bool = True, **place: Any
+        self,
+        ins: int,
+        outs: int,
+        taps: int,
+        dims: int,
+        *,
+        wrap: bool = True,
+        bias: bool = True,
+        **place: Any,
     ) -> None:
         super().__init__()
         self.taps, self.dims, self.wrap = taps, dims, wrap
         self.weight = nn.Parameter(torch.empty(outs, ins, *[taps] * dims, **place))
-        self.bias = nn.Parameter(torch.empty(outs, **place))
+        self.bias = nn.Parameter(torch.empty(outs, **place)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws weights that keep variances."""
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.weight[0].numel()))
-        nn.init.zeros_(self.bias)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def start_as(self, matrix: Tensor, noise: float) -> None:
         """Makes the centre tap a matrix (outs, ins), and draws the rest with a deviation."""
@@ -63,20 +72,27 @@ def _wrapped(x: Tensor, reach: int, dims: int) -> Tensor:
 class FieldMap(nn.Module):
     """Maps fields to fields: one convolution, or two with a ReLU between them.
 
-    Linear maps start as ``scale`` times the identity between the last ``ins`` and the first
-    ``outs`` fields, plus noise.
+    Without ``bias``, blank fields give blank fields. A linear map starts as ``scale`` times the
+    identity between its first fields, plus noise.
     """
 
     def __init__(
-        self, ins: int, outs: int, dims: int, config: FieldMapConfig, scale: float, **place: Any
+        self,
+        ins: int,
+        outs: int,
+        dims: int,
+        config: FieldMapConfig,
+        *,
+        scale: float,
+        bias: bool,
+        **place: Any,
     ) -> None:
         super().__init__()
+        more = {"wrap": config.wrap, "bias": bias, **place}
         self.dims = dims
         sizes = [ins, config.features, outs] if config.features else [ins, outs]
         pairs = pairwise(sizes)
-        layers = [
-            FieldConv(a, b, config.map_taps, dims, wrap=config.wrap, **place) for a, b in pairs
-        ]
+        layers = [FieldConv(a, b, config.map_taps, dims, **more) for a, b in pairs]
         if len(layers) == 1:
             self.layers = nn.Sequential(*layers)
             matrix = scale * torch.eye(outs, ins, **place)

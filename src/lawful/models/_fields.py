@@ -60,10 +60,10 @@ class LatticeForecaster(Forecaster):
         super().__init__()
         self.config, self.spec, self.parts, self.hidden = config, spec, parts, hidden
         dims, fields = len(spec.size), parts * hidden
-        self.into = FieldMap(
-            spec.channels * config.window, fields, dims, config, 1 / spec.signal, **place
-        )
-        self.out = FieldMap(fields, spec.channels, dims, config, 1.0, **place)
+        observed, scale = spec.channels * config.window, 1 / spec.signal
+        # Blank frames drive nothing, or a long silence would drown what was seen before it.
+        self.into = FieldMap(observed, fields, dims, config, scale=scale, bias=False, **place)
+        self.out = FieldMap(fields, spec.channels, dims, config, scale=1.0, bias=True, **place)
 
     def driven(self, frames: Tensor, recent: Tensor | None) -> tuple[Tensor, Tensor]:
         """What each frame drives, and the frames to remember for the next call's window."""
@@ -168,7 +168,8 @@ class ConvRNNForecaster(LatticeForecaster):
         hidden, place = config.channels or spec.channels, factory(device, dtype)
         super().__init__(config, spec, 1, hidden, place)
         dims = len(spec.size)
-        self.step = FieldConv(hidden, hidden, config.taps, dims, wrap=config.wrap, **place)
+        more = {"wrap": config.wrap, "bias": False, **place}
+        self.step = FieldConv(hidden, hidden, config.taps, dims, **more)
         self.step.start_as(torch.eye(hidden, **place), 0.1)
 
     def _phi(self, z: Tensor) -> Tensor:
@@ -203,8 +204,8 @@ class ConvRNNForecaster(LatticeForecaster):
         return frames
 
     def transition(self, z: Tensor) -> Tensor:
-        """The convolution without bias."""
-        out: Tensor = self.step(z) - self.step.bias.view(-1, *[1] * len(self.spec.size))
+        """The convolution."""
+        out: Tensor = self.step(z)
         return out
 
 
@@ -231,6 +232,7 @@ class ConvLSTM(Forecaster):
         self.gates = FieldConv(inputs, 4 * hidden, config.taps, dims, wrap=config.wrap, **place)
         self.out = FieldConv(hidden, spec.channels, 1, dims, **place)
         with torch.no_grad():
+            assert self.gates.bias is not None
             self.gates.bias[hidden : 2 * hidden] = 1.0  # remember at first
             self.out.weight.mul_(0.1)
 

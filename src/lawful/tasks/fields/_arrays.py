@@ -54,10 +54,10 @@ def _open(path: Path) -> dict[str, Array]:
     if path.suffix not in (".npy", ".npz"):
         raise expected(str(path), "an .npy, .npz or Zarr file of frames", f"*{path.suffix}")
     try:
-        loaded: Any = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"frames": loaded}
-        with loaded:
+        with path.open("rb") as stream:
+            loaded: Any = np.load(stream, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"frames": loaded}
             return {name: loaded[name] for name in loaded.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"{path}: expected an array file, got {error}") from error
