@@ -96,6 +96,6 @@ class RolloutEvaluation(Evaluation):
 
 
 def energy_drift(said: Tensor, truth: Tensor) -> Tensor:
-    """How far each roll-out's energy moves from that of its first frame, over the true one, (B,)."""
+    """How far each roll-out's energy moves from its first frame's, over the true one, (B,)."""
     energy = squares(said)
     return ((energy - energy[:, :1]) / squares(truth)).abs().amax(1)
