@@ -79,7 +79,7 @@ class FieldsTask(Task[FieldsConfig]):
     metric = "relative_mse"
     higher_is_better = False
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "steps": 1000,
+        "steps": 1500,
         "batch_size": 16,
         "eval_batch_size": 64,
         "lr": 1e-2,
