@@ -323,7 +323,7 @@ def test_similarity_is_that_of_the_library():
     assert similarity(truth, truth, 1.0).item() == pytest.approx(1.0)
     constant = similarity(torch.full_like(truth, 0.2), torch.full_like(truth, 0.6), 1.0)
     c1 = 0.01**2  # of two constants only the luminance term is left
-    assert constant.item() == pytest.approx((0.24 + c1) / (0.04 + 0.36 + c1), rel=1e-4)
+    assert constant.item() == pytest.approx((0.24 + c1) / (0.04 + 0.36 + c1), rel=1e-3)
 
 
 def test_baselines_are_errors_of_what_they_say():
