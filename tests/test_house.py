@@ -24,6 +24,7 @@ FLOORS = [
     {"tasks"},
     {"training"},
     {"reports"},
+    {"reproduce"},
     {"cli"},
 ]
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}

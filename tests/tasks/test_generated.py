@@ -379,9 +379,9 @@ def test_adding_predicts_arrays(tmp_path):
 def test_names_and_their_neighbours():
     assert get_task("copying") is CopyingTask
     assert list(TASKS) == [
-        "pixels", "copying", "adding", "fields", "tagging", "parsing", "transduction"
+        "pixels", "copying", "adding", "fields", "tagging", "parsing", "transduction", "translation"
     ]  # fmt: skip
-    assert len(TASKS) == 7
+    assert len(TASKS) == 8
     with pytest.raises(
         InputError, match=r"one of pixels, copying, adding, .*got 'copyng'; did you mean copying"
     ):

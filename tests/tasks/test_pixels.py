@@ -296,6 +296,35 @@ def test_digits_predict_from_ordinary_pictures(tmp_path):
     assert got == pytest.approx(want, abs=1e-3)
 
 
+def class_folders(folder, names, seed=0):
+    """A few pictures (4, 6) of each class, as class folders; the brighter, the later the class."""
+    rng = np.random.default_rng(seed)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for i in range(10):
+            pixels = rng.integers(40 * ord(name) % 200, 255, (4, 6)).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{i}.png")
+    return folder
+
+
+def test_other_data_are_read_by_the_classes_of_training(tmp_path):
+    trained = PixelsTask(PixelsConfig(scaling="standard"), 0, class_folders(tmp_path / "a", "abc"))
+    trained.load()
+    other = PixelsTask(PixelsConfig(scaling="standard"), 0, class_folders(tmp_path / "b", "bc", 1))
+    other.load_state(trained.state())
+    other.load()
+    assert other.facts == trained.facts
+    assert set(other.source("test").batch(range(4))["y"].tolist()) == {1, 2}
+    unknown = PixelsTask(PixelsConfig(), 0, class_folders(tmp_path / "c", "bd"))
+    unknown.load_state(trained.state())
+    with pytest.raises(InputError, match=r"data: .* \(a, b, c\), got 'd'|got d"):
+        unknown.load()
+    wider = PixelsTask(PixelsConfig(), 0, None)
+    wider.load_state(trained.state())
+    with pytest.raises(InputError, match="pictures of height 4, as in training, got 8"):
+        wider.load()
+
+
 def predict_fault(fault, folder):
     file = folder / "x.npy"
     if fault == "size":

@@ -13,6 +13,7 @@ _COMMANDS = {
     "train": ("_train", "train", "train a model on a task into a run folder"),
     "evaluate": ("_inspect", "evaluate", "measure a run's best model again"),
     "predict": ("_inspect", "predict", "predict for your own input"),
+    "reproduce": ("_reproduce", "reproduce", "make a paper's table again, ours beside theirs"),
     "check": ("_inspect", "check", "measure every law of a run's layers"),
     "report": ("_inspect", "report", "make a run's page again, or compare runs"),
     "doctor": ("_inspect", "doctor", "tell which kernels and optional parts are live"),
@@ -20,7 +21,7 @@ _COMMANDS = {
 
 
 def _usage() -> str:
-    lines = "\n".join(f"  {name:<10}{text}" for name, (_, _, text) in _COMMANDS.items())
+    lines = "\n".join(f"  {name:<11}{text}" for name, (_, _, text) in _COMMANDS.items())
     return (
         "usage: lawful COMMAND ...\n\n"
         "Attention, memory and recurrent layers that keep a law.\n\n"

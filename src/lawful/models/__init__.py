@@ -33,6 +33,12 @@ from lawful.models._transducer import TransducerModel as TransducerModel
 from lawful.models._transducer import TreeTransducerConfig as TreeTransducerConfig
 from lawful.models._transformer import TransformerConfig as TransformerConfig
 from lawful.models._transformer import TransformerModel as TransformerModel
+from lawful.models._translator import (
+    SegmentationTranslatorConfig as SegmentationTranslatorConfig,
+)
+from lawful.models._translator import SigmoidTranslatorConfig as SigmoidTranslatorConfig
+from lawful.models._translator import TranslatorConfig as TranslatorConfig
+from lawful.models._translator import TranslatorModel as TranslatorModel
 from lawful.models._unitary import ActivationName as ActivationName
 from lawful.models._unitary import ConvOrthogonalConfig as ConvOrthogonalConfig
 from lawful.models._unitary import ConvUnitaryConfig as ConvUnitaryConfig
@@ -67,6 +73,8 @@ __all__ = [
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SegmentationTranslatorConfig",
+    "SigmoidTranslatorConfig",
     "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
     "TagScores",
@@ -75,6 +83,8 @@ __all__ = [
     "TransducerModel",
     "TransformerConfig",
     "TransformerModel",
+    "TranslatorConfig",
+    "TranslatorModel",
     "TreeParserConfig",
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",

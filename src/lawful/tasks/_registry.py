@@ -16,6 +16,7 @@ _PLACES = {
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",
+    "translation": "lawful.tasks.translation:TranslationTask",
 }
 
 

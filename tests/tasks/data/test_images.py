@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.published import published
 
 from lawful.errors import InputError
 from lawful.tasks.data import (
@@ -537,16 +538,8 @@ def test_fetch_by_name(tmp_path, monkeypatch):
 # --- real data, where it lies beside the checkout ------------------------------------------------
 
 
-def shared(name):
-    root = Path(__file__).parents[3]
-    folder = Path(os.environ.get("LAWFUL_TEST_DATA", root.parent / "shared" / "data")) / name
-    if not folder.is_dir():
-        pytest.skip(f"no {name} in {folder.parent} (set LAWFUL_TEST_DATA)")
-    return folder
-
-
 def test_real_mnist():
-    data = load_images(shared("mnist"))
+    data = load_images(published("mnist"))
     assert (len(data.train) + len(data.valid), len(data.test)) == (60_000, 10_000)
     assert data.train.images.shape[1:] == (28, 28)
     assert np.bincount(data.test.labels).tolist() == [
@@ -565,7 +558,7 @@ def test_real_mnist():
 
 @pytest.mark.slow
 def test_real_cifar():
-    data = load_images(shared("cifar10"))
+    data = load_images(published("cifar10"))
     assert (len(data.train) + len(data.valid), len(data.test)) == (50_000, 10_000)
     assert data.classes == CLASSES
     assert (np.bincount(data.test.labels) == 1000).all()

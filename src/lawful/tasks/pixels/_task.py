@@ -179,7 +179,10 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     facts: Facts
 
     def load(self) -> None:
-        """Reads the pictures and fixes the order of pixels."""
+        """Reads the pictures and fixes the order of pixels.
+
+        After `load_state`, the pictures are read by the restored classes, size and scale.
+        """
         config = self.config
         path = self.data
         if config.download != "none":
@@ -190,7 +193,10 @@ class PixelsTask(SequenceTask[PixelsConfig]):
         if config.max_train:
             train = _balanced(self.images.train, config.max_train)
             self.images = replace(self.images, train=train)
-        self._set_facts(_facts(self.images))
+        restored = getattr(self, "facts", None)
+        if restored is not None:
+            self.images = _by_classes(self.images, restored)
+        self._set_facts(restored or _facts(self.images))
 
     def _set_facts(self, facts: Facts) -> None:
         pixels = facts.height * facts.width
@@ -303,6 +309,29 @@ def _balanced(part: ImageSet, count: int) -> ImageSet:
         members = shuffled[part.labels[shuffled] == label]
         rank[members] = np.arange(len(members))
     return part.take(np.sort(np.argsort(rank, kind="stable")[:count]))
+
+
+def _by_classes(data: ImageData, facts: Facts) -> ImageData:
+    """Other pictures than those trained on, their classes numbered as in training.
+
+    Raises:
+        InputError: Pictures of another size or brightness, or of a class unknown in training.
+    """
+    mine, theirs = _facts(data), facts
+    for name in ("height", "width", "channels", "peak"):
+        now, then = getattr(mine, name), getattr(theirs, name)
+        if now != then:
+            raise expected("data", f"pictures of {name} {then}, as in training", now)
+    unknown = [c for c in data.classes if c not in facts.classes]
+    if unknown:
+        known = ", ".join(facts.classes)
+        raise expected("data", f"only classes of the training data ({known})", unknown[0])
+    number = np.array([facts.classes.index(c) for c in data.classes], dtype=np.int64)
+    parts = {
+        name: replace(getattr(data, name), labels=number[getattr(data, name).labels])
+        for name in ("train", "valid", "test")
+    }
+    return replace(data, classes=facts.classes, **parts)
 
 
 def _facts(data: ImageData) -> Facts:

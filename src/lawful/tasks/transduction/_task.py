@@ -20,6 +20,7 @@ from lawful.models import (
     TreeTransducerConfig,
 )
 from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split, Task
+from lawful.tasks._padding import padded
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.transduction._grammar import (
     BOS,
@@ -95,18 +96,11 @@ class Pairs:
 def collate(pairs: Sequence[Pair]) -> Batch:
     """Padded "source" (B, N), "lengths" (B), "target" (B, T) from <s> to </s>, "depth" (B)."""
     return {
-        "source": _padded([p.source for p in pairs]),
+        "source": padded([p.source for p in pairs], PAD),
         "lengths": torch.tensor([len(p.source) for p in pairs]),
-        "target": _padded([(BOS, *p.target, EOS) for p in pairs]),
+        "target": padded([(BOS, *p.target, EOS) for p in pairs], PAD),
         "depth": torch.tensor([p.depth for p in pairs]),
     }
-
-
-def _padded(rows: Sequence[tuple[int, ...]]) -> Tensor:
-    out = np.full((len(rows), max(map(len, rows), default=0)), PAD, np.int64)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return torch.from_numpy(out)
 
 
 def failures(said: Tensor, target: Tensor) -> Tensor:

@@ -1,0 +1,32 @@
+"""What can be reproduced, by name; each is imported when it is asked for."""
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING
+
+from lawful.errors import expected
+
+if TYPE_CHECKING:
+    from lawful.reproduce._show import Exhibition
+    from lawful.reproduce._tables import Table
+
+_PLACES = {
+    "transduction": "lawful.reproduce.attention:TRANSDUCTION",
+}
+#: Names, in the order in which they are shown.
+REPRODUCTIONS = tuple(_PLACES)
+
+
+def get_reproduction(name: str) -> "Table | Exhibition":
+    """A table or an exhibition by its name.
+
+    Raises:
+        InputError: For an unknown name; it lists the known ones and the nearest.
+    """
+    if name not in _PLACES:
+        near = difflib.get_close_matches(name, _PLACES, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else "see `lawful reproduce`"
+        raise expected("reproduce", "one of " + ", ".join(_PLACES), repr(name), hint)
+    module, attribute = _PLACES[name].split(":")
+    found: Table | Exhibition = getattr(importlib.import_module(module), attribute)
+    return found
