@@ -31,7 +31,7 @@ LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 # Heavy or optional: imported only inside the function that needs them.
 LAZY = {
     "lightning_fabric", "tensorboard", "matplotlib", "sklearn", "scipy", "PIL", "rich", "tyro",
-    "yaml", "jinja2", "safetensors", "torch_geometric", "torchmetrics", "pandas",
+    "yaml", "jinja2", "safetensors", "torch_geometric", "torchmetrics", "pandas", "zarr",
 }  # fmt: skip
 
 

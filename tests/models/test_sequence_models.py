@@ -29,6 +29,8 @@ SMALL = {
     "lstm-attention": {"hidden": 8},
     "transformer": {"width": 8, "heads": 2, "feedforward": 16, "dropout": 0.0},
     "sab": {"hidden": 8, "k_top": 2, "k_att": 1, "k_trunc": 3},
+    "conv-unitary": {"sites": 12},
+    "conv-orthogonal": {"sites": 12},
 }
 VARIANTS = [
     ("lstm", {}),
@@ -39,6 +41,10 @@ VARIANTS = [
     ("lstm-attention", {"feedback": True}),
     ("sab", {}),
     ("sab", {"k_att": 2, "layers": 2, "preset": "stable", "cell": "gru"}),
+    ("conv-unitary", {}),
+    ("conv-unitary", {"channels": 2, "activation": "fold", "features": 6, "readout": 5}),
+    ("conv-orthogonal", {}),
+    ("conv-orthogonal", {"channels": 4, "form": "full", "reverse": True}),
     ("transformer", {}),
     ("transformer", {"causal": True, "positions": "learned", "max_length": 16}),
 ]

@@ -296,6 +296,19 @@ def test_damaged_exhibits_and_certificates_are_said(tmp_path):
     assert "laws hold" not in words
 
 
+def test_laws_without_a_case_are_not_broken(tmp_path):
+    folder = write_run(tmp_path, full=True)
+    good = [{**CERTIFICATE["rows"][0], "holds": True} for _ in range(2)]
+    idle = {**good[0], "holds": None, "cases": 0, "deviation": None}
+    (folder / "certificate.json").write_text(json.dumps({"holds": True, "rows": [*good, idle]}))
+    words = read(write_report(folder)).words
+    assert "All 2 laws hold. 1 had no case to be measured on." in words
+    assert "no case" in words
+    assert "broken" not in words
+    (folder / "certificate.json").write_text(json.dumps({"holds": False, "rows": [idle]}))
+    assert "No law was measured." in read(write_report(folder)).words
+
+
 def test_a_certificate_is_only_whole_when_every_row_holds(tmp_path):
     folder = write_run(tmp_path / "r", full=False)
     good = [r | {"holds": True} for r in CERTIFICATE["rows"]]

@@ -218,6 +218,8 @@ def test_every_model_learns_a_step(name, model):
     task.load()
     torch.manual_seed(0)
     kwargs = {"width": 16} if model == "transformer" else {"hidden": 16}
+    if model.startswith("conv-"):
+        kwargs = {"sites": 32, "readout": 8}
     net = task.build(SEQUENCE_MODELS[model](**kwargs))
     batch = task.source("train").batch(range(32))
     optimiser = torch.optim.Adam(net.parameters(), 1e-2)
@@ -269,6 +271,25 @@ def test_exhibits_of_a_model_without_memory():
     mean = sum(row[1] for row in table.rows[:-1]) / 10
     assert table.rows[-1][1] == pytest.approx(mean)
     assert curves.series["model"][0] == [2.0, 5.0, 10.0, 15.0, 20.0]
+
+
+@pytest.mark.parametrize("name", ["copying", "adding"])
+@pytest.mark.parametrize("model", ["conv-unitary", "conv-orthogonal"])
+def test_exhibits_of_a_lattice(name, model, tmp_path):
+    cls = get_task(name)
+    task = cls(cls.Config(valid_size=8, test_size=16))
+    torch.manual_seed(0)
+    shown = task.exhibits(task.build(SEQUENCE_MODELS[model](sites=16)))
+    views = {e.title: e for e in shown}
+    points = np.array(views["Spectrum"].series["eigenvalues"])
+    assert points.shape == (2, 16 if model == "conv-unitary" else 32)
+    assert np.abs(np.hypot(*points) - 1).max() < 1e-5
+    assert {"Kernel", "Norm over time"} <= set(views)
+    assert views["Norm over time"].series["norm of the state"][1] == pytest.approx(
+        [1.0] * 201, abs=1e-4
+    )
+    save(shown, tmp_path)
+    assert kinds(load(tmp_path)) == kinds(shown)
 
 
 def test_exhibits_stop_where_learned_positions_end():
@@ -357,8 +378,10 @@ def test_adding_predicts_arrays(tmp_path):
 
 def test_names_and_their_neighbours():
     assert get_task("copying") is CopyingTask
-    assert list(TASKS) == ["pixels", "copying", "adding", "tagging", "parsing", "transduction"]
-    assert len(TASKS) == 6
+    assert list(TASKS) == [
+        "pixels", "copying", "adding", "fields", "tagging", "parsing", "transduction", "translation"
+    ]  # fmt: skip
+    assert len(TASKS) == 8
     with pytest.raises(
         InputError, match=r"one of pixels, copying, adding, .*got 'copyng'; did you mean copying"
     ):

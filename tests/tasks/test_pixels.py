@@ -233,8 +233,9 @@ def test_credit_scale():
 def test_every_model_fits_a_few_digits(name):
     task = digits(chunk=8, max_train=20)
     torch.manual_seed(0)
-    kwargs = {"width": 32, "dropout": 0.0} if name == "transformer" else {"hidden": 32}
-    model = task.build(SEQUENCE_MODELS[name](**kwargs))
+    kwargs = {"transformer": {"width": 32, "dropout": 0.0}}
+    kwargs = {} if name.startswith("conv-") else kwargs.get(name, {"hidden": 32})
+    model = task.build((task.models if not kwargs else SEQUENCE_MODELS)[name](**kwargs))
     batch = task.source("train").batch(range(20))
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(60):

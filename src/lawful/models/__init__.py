@@ -2,6 +2,10 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._field_configs import FieldSpec as FieldSpec
+from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
+from lawful.models._fields import Forecaster as Forecaster
+from lawful.models._fields import build_forecaster as build_forecaster
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -35,15 +39,29 @@ from lawful.models._translator import (
 from lawful.models._translator import SigmoidTranslatorConfig as SigmoidTranslatorConfig
 from lawful.models._translator import TranslatorConfig as TranslatorConfig
 from lawful.models._translator import TranslatorModel as TranslatorModel
+from lawful.models._unitary import ActivationName as ActivationName
+from lawful.models._unitary import ConvOrthogonalConfig as ConvOrthogonalConfig
+from lawful.models._unitary import ConvUnitaryConfig as ConvUnitaryConfig
+from lawful.models._unitary import ConvUnitaryModel as ConvUnitaryModel
+from lawful.models._unitary import Form as Form
+from lawful.models._unitary import RasterModel as RasterModel
 from lawful.models._words import WordEncoder as WordEncoder
 from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
 __all__ = [
+    "FIELD_MODELS",
     "SEQUENCE_MODELS",
+    "ActivationName",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
     "BiaffineParser",
     "CRFTaggerConfig",
+    "ConvOrthogonalConfig",
+    "ConvUnitaryConfig",
+    "ConvUnitaryModel",
+    "FieldSpec",
+    "Forecaster",
+    "Form",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -51,6 +69,7 @@ __all__ = [
     "OutputSpec",
     "ParserScores",
     "ParserStates",
+    "RasterModel",
     "Recalling",
     "SABModel",
     "SABModelConfig",
@@ -73,5 +92,6 @@ __all__ = [
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
+    "build_forecaster",
     "build_sequence_model",
 ]

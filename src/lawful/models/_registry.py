@@ -16,6 +16,7 @@ from lawful.models._recurrent import (
 from lawful.models._sab import SABModel, SABModelConfig
 from lawful.models._specs import InputSpec, OutputSpec
 from lawful.models._transformer import TransformerConfig, TransformerModel
+from lawful.models._unitary import ConvOrthogonalConfig, ConvUnitaryConfig, ConvUnitaryModel
 
 SEQUENCE_MODELS: dict[str, type[Any]] = {
     "lstm": LSTMConfig,
@@ -23,6 +24,8 @@ SEQUENCE_MODELS: dict[str, type[Any]] = {
     "lstm-attention": AttentiveLSTMConfig,
     "transformer": TransformerConfig,
     "sab": SABModelConfig,
+    "conv-unitary": ConvUnitaryConfig,
+    "conv-orthogonal": ConvOrthogonalConfig,
 }
 
 _MODULES: dict[type[Any], type[nn.Module]] = {
@@ -31,6 +34,7 @@ _MODULES: dict[type[Any], type[nn.Module]] = {
     AttentiveLSTMConfig: AttentiveLSTMModel,
     TransformerConfig: TransformerModel,
     SABModelConfig: SABModel,
+    ConvUnitaryConfig: ConvUnitaryModel,
 }
 
 

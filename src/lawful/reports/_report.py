@@ -1,6 +1,7 @@
 """The page of one run."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -251,15 +252,30 @@ def certificate_rows(certificate: Mapping[str, Any]) -> dict[str, Any]:
     for row in rows:
         texts = {k: clean(row.get(k) or "") for k in ("law", "layer", "statement", "source")}
         figures = {k: number(row.get(k)) for k in ("deviation", "tolerance", "cases")}
-        holds = row.get("holds") is True
+        mark = _MARKS["untried" if _untried(row) else row.get("holds") is True]
         witness = row.get("witness")
-        worst = number(witness) if witness not in (None, "", []) and not holds else ""
-        made.append({**texts, **figures, "holds": holds, "witness": worst})
-    broken = sum(not r["holds"] for r in made)
-    holds = certificate.get("holds") is True and broken == 0 and bool(made)
-    verdict = (
-        f"All {len(made)} laws hold." if holds else f"{broken} of {len(made)} laws are broken."
-    )
-    if not made:
+        worst = number(witness) if witness not in (None, "", []) and mark[0] == "bad" else ""
+        made.append({**texts, **figures, "mark": mark, "witness": worst})
+    counts = Counter(r["mark"][0] for r in made)
+    tried = counts["good"] + counts["bad"]
+    holds = certificate.get("holds") is True and counts["bad"] == 0 and tried > 0
+    verdict = f"All {tried} laws hold." if holds else f"{counts['bad']} of {tried} laws are broken."
+    if not tried:
         verdict = "No law was measured."
-    return {"holds": holds, "verdict": verdict, "rows": sorted(made, key=lambda r: r["holds"])}
+    if counts["idle"] and tried:
+        verdict += f" {counts['idle']} had no case to be measured on."
+    order = [mark[0] for mark in _MARKS.values()]
+    made.sort(key=lambda r: order.index(r["mark"][0]))
+    return {"holds": holds, "verdict": verdict, "rows": made}
+
+
+# Class and words of a row; broken laws come first.
+_MARKS = {
+    False: ("bad", "✗ broken"),
+    True: ("good", "✓ holds"),
+    "untried": ("idle", "no case"),
+}
+
+
+def _untried(row: Mapping[str, Any]) -> bool:
+    return "holds" in row and row["holds"] is None and row.get("cases") == 0

@@ -16,6 +16,7 @@ from lawful.models import (
     build_sequence_model,
 )
 from lawful.tasks._base import Batch, Task
+from lawful.tasks._lattice_views import lattice_views
 from lawful.tasks.exhibits import Array, Exhibit, Heatmap
 
 C = TypeVar("C")
@@ -70,16 +71,18 @@ def credit_scale(credit: Array, decades: float = 8.0) -> Array:
 def recall_views(
     model: nn.Module, x: Tensor, ticks: Sequence[str] | None = None, unit: str = "step"
 ) -> list[Exhibit]:
-    """What a model with a sparse memory recalled, and where its credit flows; else nothing.
+    """What a model recalled and where its credit flows; or its spectrum, kernel and norms.
+
+    The first of models with a sparse memory, the second of those on a lattice; else nothing.
 
     Args:
-        model: Any sequence model; those that are not `Recalling` have no views.
+        model: Any sequence model; most have no such views.
         x: A batch of inputs.
         ticks: Names of the steps.
         unit: What a step is, for the axes.
     """
     if not isinstance(model, Recalling):
-        return []
+        return lattice_views(model)
     weights = model.recalled(x).cpu().numpy()  # (B, T, T)
     note = "Row t shows the weights of the memories that step t read; most steps are never read."
     past, now = f"recalled {unit}", f"at {unit}"

@@ -115,7 +115,8 @@ class Trainer:
         self.total = self._total_steps()
         self.share = self._share()
         self.model = model
-        optimizer = make_optimizer(model.parameters(), config)
+        rates: Any = getattr(model, "learning_rates", dict)()
+        optimizer = make_optimizer(model.parameters(), config, rates)
         self.schedule = Schedule(optimizer, self.total, config)
         self.wrapped, self.optimizer = self.fabric.setup(model, optimizer)
         self.at = Progression()

@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules from the config; the algorithms are torch's own."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,11 +11,24 @@ from lawful.training._config import TrainConfig
 
 
 def make_optimizer(
-    parameters: Iterable[torch.nn.Parameter], config: TrainConfig
+    parameters: Iterable[torch.nn.Parameter],
+    config: TrainConfig,
+    rates: Mapping[torch.nn.Parameter, float] | None = None,
 ) -> torch.optim.Optimizer:
-    """The optimiser the config names."""
-    chosen = [p for p in parameters if p.requires_grad]
+    """The optimiser the config names.
+
+    Args:
+        parameters: What to train; those that need no gradient are left out.
+        config: Rule and rates.
+        rates: Learning rates of some parameters, relative to that of the others.
+    """
+    by_rate: dict[float, list[torch.nn.Parameter]] = {}
+    for p in parameters:
+        if p.requires_grad:
+            by_rate.setdefault((rates or {}).get(p, 1.0), []).append(p)
     lr, decay = config.lr, config.weight_decay
+    # Full rate first: its group is the one whose rate is logged.
+    chosen = [{"params": by_rate[r], "lr": r * lr} for r in sorted(by_rate, reverse=True)]
     match config.optimizer:
         case "adamw":
             return torch.optim.AdamW(chosen, lr=lr, weight_decay=decay)

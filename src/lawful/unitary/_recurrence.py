@@ -12,7 +12,14 @@ from lawful.unitary._activations import Activation, Identity, activation_of
 from lawful.unitary._cell import Cell, InputMap
 from lawful.unitary._lattice import Size, as_size
 from lawful.unitary._layers import OrthogonalConv, UnitaryConv
-from lawful.unitary._operators import Operator, pack_pair, unpack_pair
+from lawful.unitary._operators import (
+    Operator,
+    PairOperator,
+    PhaseOperator,
+    pack_pair,
+    unpack_pair,
+)
+from lawful.unitary._response import filtered, response
 from lawful.unitary._reversible import reversible
 from lawful.unitary._run import run_linear, run_stored
 
@@ -232,6 +239,44 @@ class ConvRNN(nn.Module):
         if cell.linear:
             return run_linear(cell, x, start, lengths, tensors, scan=self.scan)
         return run_stored(cell, x, start, mask, tensors)
+
+    def respond(self, x: Tensor) -> Tensor | None:
+        r"""The outputs alone, from a zero start, as one filter over time; None where there is none.
+
+        A linear recurrence with profiles in and out whose modes turn by a phase each (one channel,
+        ``mixing=False``, or X/P layers of the symmetric form) is a filter of D inputs and O
+        outputs. Its response is computed once for the whole batch, and no state ever is.
+
+        Args:
+            x: (B, T, input_size), as in `forward`.
+
+        Returns:
+            What `forward` outputs for it, (B, T, output_size), within rounding that does not
+            grow with T.
+
+        Cost: O(T N O D) for the response and O(B T D (O + log T)) for the batch, against
+            O(B T N (O + D)) of the recurrence.
+        """
+        if self.input_map != "profile" or self.output_size is None:
+            return None
+        if not isinstance(self.activation, Identity):
+            return None
+        steps, size = self._check_input(x)
+        if 0 in steps.shape[:2] or x.is_complex():
+            return None
+        with torch.autocast(x.device.type, enabled=False):
+            cell, tensors = self._cell(size, self._dtype(x))
+            operator = cell.operator
+            if not isinstance(operator, PhaseOperator | PairOperator) or operator.angle is None:
+                return None
+            _, _, maps, (reader, bias) = cell.split(tensors)
+            profiles, readers = (operator.transform.forward(p) for p in (maps[0], reader))
+            weights = operator.transform.weights(x.device)
+            if weights is not None:
+                readers = readers * weights.to(readers.dtype)
+            taps = response(operator.angle, profiles, readers, len(steps))
+            out = filtered(steps.to(bias.dtype), taps, bias)
+        return out.transpose(0, 1) if self.batch_first else out
 
     def propagate(self, state: Tensor, steps: float) -> Tensor:
         """The state after ``steps`` free steps (no input, no activation), in closed form.

@@ -11,7 +11,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lawful.errors import InputError, expected
-from lawful.models import SEQUENCE_MODELS, InputSpec, OutputSpec, SABModelConfig
+from lawful.models import (
+    SEQUENCE_MODELS,
+    ActivationName,
+    ConvOrthogonalConfig,
+    ConvUnitaryConfig,
+    Form,
+    InputSpec,
+    OutputSpec,
+    RasterModel,
+    SABModelConfig,
+)
 from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split
 from lawful.tasks._random import permutation
 from lawful.tasks._sequence import SequenceTask, run
@@ -69,6 +79,43 @@ class PixelsSABConfig(SABModelConfig):
 
 
 @dataclass(frozen=True)
+class PixelsUnitaryConfig(ConvUnitaryConfig):
+    """Unitary convolution of a complex lattice that has the picture's own shape."""
+
+    raster: bool = True
+    """The lattice is the picture: each pixel enters at its own site, in row-major order.
+    Otherwise pixels drive learned patterns on a ring of --sites sites."""
+    channels: int = 4
+    """Fields on the lattice (complex; for conv-orthogonal real, X layers first, then as many P);
+    several are mixed by the kernel."""
+    taps: int = 3
+    """Size of the generating kernel along each axis, odd."""
+    activation: ActivationName = "softnorm"
+    """What follows each step. "identity" and "fold" keep every gradient's norm; the others do
+    not, whatever the kernel."""
+    kernel_gain: float = 0.3
+    """Scale of the initial phases in radians: 0 starts from the identity, 2 or more spread the
+    eigenvalues over the whole circle."""
+    kernel_rate: float = 0.3
+    """Learning rate of the kernel relative to that of the other parameters; what a phase does
+    grows with the number of steps, so that long sequences want less."""
+    readout: int = 64
+    """Width of a ReLU layer between what is read from the lattice and the outputs; 0 for none."""
+
+
+@dataclass(frozen=True)
+class PixelsOrthogonalConfig(PixelsUnitaryConfig, ConvOrthogonalConfig):
+    """Orthogonal convolution of real layers that have the picture's own shape."""
+
+    channels: int = 8
+    """Fields on the lattice (complex; for conv-orthogonal real, X layers first, then as many P);
+    several are mixed by the kernel."""
+    form: Form = "full"
+    """Which kernels turn X and P into each other: "symmetric" (sine and cosine of one even
+    kernel), "pair" (one of any symmetry), "full" (kernels within X and within P as well)."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What prediction must know of the training data."""
 
@@ -111,7 +158,12 @@ class PixelsTask(SequenceTask[PixelsConfig]):
         "class folders of equal-sized pictures, or an .npz file; without: scikit-learn's digits"
     )
     Config = PixelsConfig
-    models: ClassVar[Mapping[str, type[Any]]] = {**SEQUENCE_MODELS, "sab": PixelsSABConfig}
+    models: ClassVar[Mapping[str, type[Any]]] = {
+        **SEQUENCE_MODELS,
+        "sab": PixelsSABConfig,
+        "conv-unitary": PixelsUnitaryConfig,
+        "conv-orthogonal": PixelsOrthogonalConfig,
+    }
     metric = "accuracy"
     higher_is_better = True
     train_defaults: ClassVar[Mapping[str, Any]] = {
@@ -194,6 +246,14 @@ class PixelsTask(SequenceTask[PixelsConfig]):
     def outputs(self) -> OutputSpec:
         """One logit a class."""
         return OutputSpec(len(self.facts.classes), per_step=False)
+
+    def build(self, model: Any) -> nn.Module:
+        """A fresh model; on a lattice of the picture's shape if the config says so."""
+        if not (isinstance(model, PixelsUnitaryConfig) and model.raster):
+            return super().build(model)
+        f = self.facts
+        places = torch.from_numpy(self.order.reshape(-1, self.chunk))
+        return RasterModel(model, places, (f.height, f.width), f.channels, len(f.classes))
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Cross-entropy of the class in nats."""
