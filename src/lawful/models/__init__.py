@@ -7,6 +7,12 @@ from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
 from lawful.models._parser import ParserStates as ParserStates
 from lawful.models._parser import TreeParserConfig as TreeParserConfig
+from lawful.models._reader import BinaryChainConfig as BinaryChainConfig
+from lawful.models._reader import FactReader as FactReader
+from lawful.models._reader import MemoryNetworkConfig as MemoryNetworkConfig
+from lawful.models._reader import ReaderConfig as ReaderConfig
+from lawful.models._reader import Reading as Reading
+from lawful.models._reader import UnaryChainConfig as UnaryChainConfig
 from lawful.models._recurrent import LSTMConfig as LSTMConfig
 from lawful.models._recurrent import LSTMModel as LSTMModel
 from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
@@ -37,14 +43,19 @@ __all__ = [
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
     "BiaffineParser",
+    "BinaryChainConfig",
     "CRFTaggerConfig",
+    "FactReader",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
     "LocalParserConfig",
+    "MemoryNetworkConfig",
     "OutputSpec",
     "ParserScores",
     "ParserStates",
+    "ReaderConfig",
+    "Reading",
     "Recalling",
     "SABModel",
     "SABModelConfig",
@@ -60,6 +71,7 @@ __all__ = [
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
+    "UnaryChainConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",

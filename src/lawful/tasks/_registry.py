@@ -15,6 +15,7 @@ _PLACES = {
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",
+    "qa": "lawful.tasks.qa:QATask",
 }
 
 
