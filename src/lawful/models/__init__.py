@@ -2,17 +2,17 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._fact_networks import BinaryChainConfig as BinaryChainConfig
+from lawful.models._fact_networks import MemoryNetworkConfig as MemoryNetworkConfig
+from lawful.models._fact_networks import ReaderConfig as ReaderConfig
+from lawful.models._fact_networks import Reading as Reading
+from lawful.models._fact_networks import UnaryChainConfig as UnaryChainConfig
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
 from lawful.models._parser import ParserStates as ParserStates
 from lawful.models._parser import TreeParserConfig as TreeParserConfig
-from lawful.models._reader import BinaryChainConfig as BinaryChainConfig
 from lawful.models._reader import FactReader as FactReader
-from lawful.models._reader import MemoryNetworkConfig as MemoryNetworkConfig
-from lawful.models._reader import ReaderConfig as ReaderConfig
-from lawful.models._reader import Reading as Reading
-from lawful.models._reader import UnaryChainConfig as UnaryChainConfig
 from lawful.models._recurrent import LSTMConfig as LSTMConfig
 from lawful.models._recurrent import LSTMModel as LSTMModel
 from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
