@@ -9,3 +9,10 @@ def test_the_guide_of_tasks():
     outcome = doctest.testfile(str(guide), module_relative=False)
     assert outcome.attempted > 8
     assert outcome.failed == 0
+
+
+def test_the_guide_of_questions():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "question-answering.md"
+    outcome = doctest.testfile(str(guide), module_relative=False)
+    assert outcome.attempted > 3
+    assert outcome.failed == 0

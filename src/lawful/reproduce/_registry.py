@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "transduction": "lawful.reproduce.attention:TRANSDUCTION",
+    "qa": "lawful.reproduce.attention:QA",
 }
 #: Names, in the order in which they are shown.
 REPRODUCTIONS = tuple(_PLACES)

@@ -16,7 +16,7 @@ THINGS = ("lamp", "kettle", "violin")
 WALKS = ("walked to", "ran to", "went into")
 TAKES = ("took", "picked up")
 DROPS = ("put down", "left")
-_QUESTIONS = 5  # of each story
+_QUESTIONS = 3  # of each story
 _FEWEST, _MORE = 2, 3  # facts before a question: 2, 3 or 4
 
 
