@@ -2,6 +2,13 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._entailment import EntailmentConfig as EntailmentConfig
+from lawful.models._entailment import EntailmentModel as EntailmentModel
+from lawful.models._entailment import HardParentEntailmentConfig as HardParentEntailmentConfig
+from lawful.models._entailment import ParsedEntailmentConfig as ParsedEntailmentConfig
+from lawful.models._entailment import SentencePair as SentencePair
+from lawful.models._entailment import SimpleEntailmentConfig as SimpleEntailmentConfig
+from lawful.models._entailment import TreeEntailmentConfig as TreeEntailmentConfig
 from lawful.models._fact_networks import BinaryChainConfig as BinaryChainConfig
 from lawful.models._fact_networks import MemoryNetworkConfig as MemoryNetworkConfig
 from lawful.models._fact_networks import ReaderConfig as ReaderConfig
@@ -45,13 +52,17 @@ __all__ = [
     "BiaffineParser",
     "BinaryChainConfig",
     "CRFTaggerConfig",
+    "EntailmentConfig",
+    "EntailmentModel",
     "FactReader",
+    "HardParentEntailmentConfig",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
     "LocalParserConfig",
     "MemoryNetworkConfig",
     "OutputSpec",
+    "ParsedEntailmentConfig",
     "ParserScores",
     "ParserStates",
     "ReaderConfig",
@@ -59,6 +70,8 @@ __all__ = [
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SentencePair",
+    "SimpleEntailmentConfig",
     "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
     "TagScores",
@@ -67,6 +80,7 @@ __all__ = [
     "TransducerModel",
     "TransformerConfig",
     "TransformerModel",
+    "TreeEntailmentConfig",
     "TreeParserConfig",
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",

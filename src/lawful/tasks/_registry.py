@@ -16,6 +16,7 @@ _PLACES = {
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",
     "qa": "lawful.tasks.qa:QATask",
+    "nli": "lawful.tasks.nli:NLITask",
 }
 
 
