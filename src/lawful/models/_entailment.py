@@ -183,7 +183,10 @@ class EntailmentModel(nn.Module):
         """The distribution whose marginals `parents` are; None without attention of its own."""
         if self.parser is None:
             return None
-        return self.parser.distribution(self._embed(tokens), lengths=lengths)
+        found: StructuredDistribution = self.parser.distribution(
+            self._embed(tokens), lengths=lengths
+        )
+        return found
 
     def scores(self, pair: SentencePair) -> tuple[Tensor, Tensor, Tensor]:
         """Words of both sentences, and e (B, N, M), -inf where either is padding."""
