@@ -163,7 +163,7 @@ class EntailmentModel(nn.Module):
     def _words(self, tokens: Tensor, lengths: Tensor, given: Tensor | None) -> Tensor:
         """What stands for each word (B, N, n or 2n)."""
         raw = self._embed(tokens)
-        x = self.project(raw)
+        x: Tensor = self.project(raw)
         if self.config.wants:
             if given is None:
                 raise expected("parents", f"{self.config.wants} of a parser", None)

@@ -78,14 +78,19 @@ def _one(model: EntailmentModel, source: Pairs, number: int, said: Ints) -> list
     pair = pair_of(to_device(source.batch([number]), next(model.parameters()).device))
     words = source.pairs[number]
     premise, hypothesis = ["ROOT", *words.premise], ["ROOT", *words.hypothesis]
-    name = f"{words.label} {'right' if LABELS[said[number]] == words.label else 'missed'}"
-    views = [
-        *_tree(model, pair.premise, pair.premise_lengths, pair.premise_parents, premise, name),
-        *_tree(
-            model, pair.hypothesis, pair.hypothesis_lengths, pair.hypothesis_parents,
-            hypothesis, name,
+    name = f"{words.label}, {'found' if LABELS[said[number]] == words.label else 'missed'}"
+    views: list[Exhibit] = []
+    for side, tokens, lengths, given, shown in (
+        ("premise", pair.premise, pair.premise_lengths, pair.premise_parents, premise),
+        (
+            "hypothesis",
+            pair.hypothesis,
+            pair.hypothesis_lengths,
+            pair.hypothesis_parents,
+            hypothesis,
         ),
-    ]  # fmt: skip
+    ):
+        views += _tree(model, tokens, lengths, given, shown, f"of a {side} ({name})")
     looks = model.alignment(pair)[0].cpu().numpy()
     note = "Row: a word of the hypothesis; where it looks in the premise."
     title = f"Alignment ({name})"
@@ -110,10 +115,10 @@ def _tree(
         note = "The tree of the parser." if given is not None else (
             "The tree whose arcs are the most probable ones. Nobody has shown it one."
         )  # fmt: skip
-        views.append(Arcs(f"Tree ({name})", words, [-1, *heads], note=note))
+        views.append(Arcs(f"Tree {name}", words, [-1, *heads], note=note))
     note = "Row: a word; how its attention falls on its possible parents."
     values = weights[0].cpu().numpy()
-    views.append(Heatmap(f"Parents ({name})", values, "parent", "word", words, words, note=note))
+    views.append(Heatmap(f"Parents {name}", values, "parent", "word", words, words, note=note))
     return views
 
 
