@@ -152,7 +152,7 @@ class NLITask(Task[NLIConfig]):
         "epochs": 10,
         "batch_size": 32,
         "optimizer": "adam",
-        "lr": 1e-3,
+        "lr": 2e-3,
         "schedule": "cosine",
         "clip": 5.0,
         "eval_batch_size": 128,
