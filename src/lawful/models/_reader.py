@@ -53,7 +53,7 @@ class FactReader(nn.Module):
 
         w_1 = theta_1,  w_{k+1}(j) = theta_{k+1}(j) + sum_{i != j} w_k(i) <x_i^k, x_j^{k+1}>.
 
-    Chains hardly learn without.
+    Whether that helps chains depends on the data and on the learning rate.
 
     Source: Sukhbaatar et al. (2015), "End-to-end memory networks"; Kim et al. (2017), section 4.3
     and appendix A.4. Departures: W is a table of its own over the answers seen in training, inner

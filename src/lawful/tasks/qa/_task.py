@@ -84,7 +84,7 @@ class QATask(Task[QAConfig]):
         "epochs": 100,
         "batch_size": 32,
         "optimizer": "sgd",
-        "lr": 0.32,
+        "lr": 1.0,
         "schedule": "staircase",
         "halve_every": 700,  # 25 epochs
         "clip": 0.0,  # the models limit the gradient of each initialisation
