@@ -177,7 +177,7 @@ def test_linear_start_ends_after_so_many_training_calls(kind):
     model = make(kind, linear_start=2)
     seen = []
     for _ in range(4):
-        seen.append(model.linear)
+        seen.append(model.linear is not None)
         model.eval()(*batch())  # measuring does not count
         model.train()(*batch())
     assert seen == [True, True, False, False]
@@ -193,8 +193,30 @@ def test_padding_and_copies(kind):
     torch.testing.assert_close(model(b[0], b[1], facts, b[3]).logits, model(*b).logits)
 
 
+@every
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_share_of_the_copies_starts_linear(kind, share):
+    model = make(kind, restarts=4, linear_share=share, linear_start=1).eval()
+    whole = make(kind, restarts=4, linear_start=1).eval()
+    none = make(kind, restarts=4, linear_start=0).eval()
+    with torch.no_grad():
+        for n, pair in enumerate(
+            zip(model(*batch()), whole(*batch()), none(*batch()), strict=True)
+        ):
+            got, linear, chosen = pair
+            assert n or not torch.allclose(linear, chosen)
+            count = round(4 * share)
+            torch.testing.assert_close(got, torch.cat([linear[:count], chosen[count:]]))
+
+
 def test_impossible_settings():
-    for bad in ({"hops": 0}, {"init": 0.0}, {"gradient_limit": -1.0}, {"linear_start": -1}):
+    for bad in (
+        {"hops": 0},
+        {"init": 0.0},
+        {"gradient_limit": -1.0},
+        {"linear_start": -1},
+        {"linear_share": 2.0},
+    ):
         with pytest.raises(InputError, match=next(iter(bad))):
             BinaryChainConfig(**bad)
     with pytest.raises(InputError, match="config"):

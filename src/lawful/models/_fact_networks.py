@@ -49,6 +49,8 @@ class ReaderConfig:
     linear_start: int = 560
     """Updates before facts are chosen by a distribution; until then raw scores are their weights.
     By default 20 passes over 900 questions."""
+    linear_share: float = 1.0
+    """Share of the initialisations that start so."""
 
     def __post_init__(self) -> None:
         """Refuses impossible values."""
@@ -58,6 +60,8 @@ class ReaderConfig:
         if not self.gradient_limit >= 0:
             raise expected("gradient_limit", "a number of at least 0", self.gradient_limit)
         check_count(linear_start=self.linear_start)
+        if not 0 <= self.linear_share <= 1:
+            raise expected("linear_share", "a number in [0, 1]", self.linear_share)
 
 
 @dataclass(frozen=True)
@@ -203,16 +207,15 @@ class MemoryNetwork(_Network):
     def __init__(self, config: ReaderConfig, sizes: Sizes, made: Factory) -> None:
         super().__init__(config, config.hops + 1, sizes, made)  # o of a hop is x of the next
 
-    def forward(self, linear: bool, *batch: Tensor) -> Reading:
+    def forward(self, linear: Tensor | None, *batch: Tensor) -> Reading:
         """One hop after the other; each context moves the next question."""
         m = self.embed(*batch)
         q, weights = m.question, []
         for keys, values in zip(m.keys, m.values, strict=True):
             score = _scores(q, keys)
-            if linear:
-                p = score.masked_fill(m.padding, 0.0)
-            else:
-                p = score.masked_fill(m.padding, -torch.inf).softmax(-1)
+            p = score.masked_fill(m.padding, -torch.inf).softmax(-1)
+            if linear is not None:
+                p = torch.where(linear[:, None, None], score.masked_fill(m.padding, 0.0), p)
             q = q + _mix(p, values)
             weights.append(p)
         return Reading(self.answer(q), torch.stack(weights, -2))
@@ -229,18 +232,19 @@ class ChainNetwork(_Network):
             hop: Any = _Hop(config.restarts, config.width, made)
             self.attention.hop = hop
 
-    def forward(self, linear: bool, *batch: Tensor) -> Reading:
+    def forward(self, linear: Tensor | None, *batch: Tensor) -> Reading:
         """All steps jointly; one context, added to the question of the last step."""
         m = self.embed(*batch)
         questions = [m.question]
         for _ in range(self.hops - 1):
             questions.append(self.attention.hop(questions[-1]))  # type: ignore[misc]
-        if linear:
-            weights = self._linear(m, questions)
-            parts = zip(weights.unbind(-2), m.values, strict=True)
-            context = torch.stack([_mix(w, v) for w, v in parts]).sum(0)
-        else:
-            context, weights = self.attention(m.question, m.keys, m.values, m.lengths)
+        context, weights = self.attention(m.question, m.keys, m.values, m.lengths)
+        if linear is not None:
+            own = self._linear(m, questions)
+            parts = zip(own.unbind(-2), m.values, strict=True)
+            simple = torch.stack([_mix(w, v) for w, v in parts]).sum(0)
+            weights = torch.where(linear[:, None, None, None], own, weights)
+            context = torch.where(linear[:, None, None], simple, context)
         return Reading(self.answer(questions[-1] + context), weights)
 
     def _linear(self, m: _Memories, questions: Sequence[Tensor]) -> Tensor:

@@ -49,7 +49,7 @@ class FactReader(nn.Module):
 
     The buffer ``ranking`` (R) has the copies from the best to the worst, for whoever measures them
     to fill. ``updates`` counts training calls; in the first ``linear_start`` raw scores take the
-    place of the distribution: p_k(i) = x_i^k . q_k, and for chains
+    place of the distribution in a share of the copies: p_k(i) = x_i^k . q_k, and for chains
 
         w_1 = theta_1,  w_{k+1}(j) = theta_{k+1}(j) + sum_{i != j} w_k(i) <x_i^k, x_j^{k+1}>.
 
@@ -99,9 +99,12 @@ class FactReader(nn.Module):
         self.updates.zero_()
 
     @property
-    def linear(self) -> bool:
-        """Whether raw scores are still the weights."""
-        return int(self.updates) < self.config.linear_start
+    def linear(self) -> Tensor | None:
+        """Of which copies raw scores are still the weights, (R) bool; None if of none."""
+        count = round(self.config.linear_share * len(self.ranking))
+        if not count or int(self.updates) >= self.config.linear_start:
+            return None
+        return torch.arange(len(self.ranking), device=self.ranking.device) < count
 
     def forward(
         self, sentences: Tensor, question: Tensor, facts: Tensor, lengths: Tensor

@@ -91,8 +91,8 @@ QA = Table(
         "initialisations are trained for each row; answers are those of the one that is best on "
         "held-out questions, chains a mean over the better half. Ours are trained side by side, "
         "with 32 questions an update where the released code has one, at three times its rate, and "
-        "chains have a linear start of ours. Chains of stories 7 and 8, "
-        "whose number of supporting facts varies, are counted among questions with three."
+        "half of the chains' initialisations have a linear start of ours. Chains of stories 7 and "
+        "8, whose number of supporting facts varies, are counted among questions with three."
     ),
     measures=[
         Measure("accuracy", "answers", 100.0),

@@ -93,6 +93,12 @@ class QATask(Task[QAConfig]):
         "eval_batch_size": 100,
     }
 
+    model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # On some stories chains need the linear start, on others it is in their way.
+        "binary-chain": {"linear_share": 0.5},
+        "unary-chain": {"linear_share": 0.5},
+    }
+
     parts: Mapping[Split, Sequence[Question]]
     known: Words | None = None
     story = ""  # qaN_NAME; "" for stories of our own
