@@ -73,7 +73,7 @@ def _qa_row(story: int, model: str) -> Row:
         f"{story}-{model}",
         f"{story} {TITLES[story]}, {_QA_NAMES[model]}",
         ("qa", *options, "--restarts", "20"),
-        quick=("--restarts", "6", "--epochs", "60"),
+        quick=("--restarts", "10", "--epochs", "60"),
         published=published,
         in_quick=story in _QA_QUICK,
     )
@@ -102,7 +102,7 @@ QA = Table(
     cost="about 45 minutes of one core; --quick about 2",
     seeds=(1,),
     data="the bAbI stories: a zip or folder with qa2_two-supporting-facts_train.txt and so on",
-    quick_text="Stories 2 and 15, 6 initialisations in place of 20, 60 epochs in place of 100.",
+    quick_text="Stories 2 and 15, 10 initialisations in place of 20, 60 epochs in place of 100.",
 )
 
 

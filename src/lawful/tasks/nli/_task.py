@@ -162,12 +162,14 @@ class NLITask(Task[NLIConfig]):
     known: Vocabulary | None = None
     table: npt.NDArray[np.float32] | None = None  # fixed vectors
     vector_size = 0  # of fixed vectors that a checkpoint holds
+    _sources: dict[Split, Pairs]
     _wants = ""  # what the model that was built asks of a parser
     _trained: TrainedParser | None = None
 
     def load(self) -> None:
         """Reads or makes the pairs and, unless a state was restored, learns the words."""
         self.parts = self._ours() if self.data is None else self._read(self.data)
+        self._sources = {}
         for split, part in self.parts.items():
             if not part:
                 raise InputError(f"data: no labelled pair is left for the {split} part")
@@ -220,8 +222,10 @@ class NLITask(Task[NLIConfig]):
         self.vector_size = self.table.shape[1]
 
     def source(self, split: Split) -> Pairs:
-        """The pairs of a part."""
-        return self._pairs(self.parts[split])
+        """The pairs of a part; parsed at the first call, where the model wants it."""
+        if split not in self._sources:
+            self._sources[split] = self._pairs(self.parts[split])
+        return self._sources[split]
 
     def _pairs(self, pairs: Sequence[Pair]) -> Pairs:
         assert self.known is not None, "load the task first"
@@ -235,7 +239,7 @@ class NLITask(Task[NLIConfig]):
     def build(self, model: EntailmentConfig) -> EntailmentModel:
         """A fresh model; a parser is loaded where it wants one."""
         assert self.known is not None, "load the task first"
-        self._wants = model.wants
+        self._wants, self._sources = model.wants, {}
         if model.wants and not self.config.parser:
             raise expected("parser", "a run folder of the task parsing for this model", "nothing")
         self._trained = TrainedParser(Path(self.config.parser)) if model.wants else None
