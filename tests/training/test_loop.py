@@ -9,6 +9,7 @@ import torch
 
 from lawful.errors import InputError, TrainingDivergedError
 from lawful.training import RunFolder, TrainConfig, Trainer, read_metrics
+from lawful.training._optim import lr_factor
 from lawful.training._order import Share, training_batches, update_indices
 from tests.training.toy import ToyConfig, ToyModel, ToySource, ToyTask
 
@@ -46,9 +47,10 @@ def weights(trainer):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "adagrad"])
-@pytest.mark.parametrize("schedule", ["cosine", "plateau", "halving"])
+@pytest.mark.parametrize("schedule", ["cosine", "plateau", "halving", "staircase"])
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, optimizer, schedule):
-    config = replace(SMALL, optimizer=optimizer, schedule=schedule, lr=0.05, batch_size=7)
+    more = {"halve_every": 4} if schedule == "staircase" else {}
+    config = replace(SMALL, optimizer=optimizer, schedule=schedule, lr=0.05, batch_size=7, **more)
     whole = make(tmp_path, config, name="whole")
     whole.conclude(whole.fit())
 
@@ -246,3 +248,12 @@ def test_logs_are_json_and_tensorboard(tmp_path):
 def test_impossible_settings_name_the_field(field, value):
     with pytest.raises(InputError, match=field):
         TrainConfig(**{field: value})
+
+
+def test_the_staircase_halves_after_so_many_updates():
+    config = TrainConfig(schedule="staircase", halve_every=3, lr=0.8, min_lr=0.15, warmup=2)
+    rates = [lr_factor(step, 20, config) * config.lr for step in range(12)]
+    assert rates == pytest.approx([0.4, 0.8] + [0.8] * 3 + [0.4] * 3 + [0.2] * 3 + [0.15])
+    with pytest.raises(InputError, match="halve_every"):
+        TrainConfig(schedule="staircase")
+    assert TrainConfig(halve_every=3).schedule == "constant"

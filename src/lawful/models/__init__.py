@@ -2,6 +2,18 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._entailment import EntailmentConfig as EntailmentConfig
+from lawful.models._entailment import EntailmentModel as EntailmentModel
+from lawful.models._entailment import HardParentEntailmentConfig as HardParentEntailmentConfig
+from lawful.models._entailment import ParsedEntailmentConfig as ParsedEntailmentConfig
+from lawful.models._entailment import SentencePair as SentencePair
+from lawful.models._entailment import SimpleEntailmentConfig as SimpleEntailmentConfig
+from lawful.models._entailment import TreeEntailmentConfig as TreeEntailmentConfig
+from lawful.models._fact_networks import BinaryChainConfig as BinaryChainConfig
+from lawful.models._fact_networks import MemoryNetworkConfig as MemoryNetworkConfig
+from lawful.models._fact_networks import ReaderConfig as ReaderConfig
+from lawful.models._fact_networks import Reading as Reading
+from lawful.models._fact_networks import UnaryChainConfig as UnaryChainConfig
 from lawful.models._field_configs import FieldSpec as FieldSpec
 from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
 from lawful.models._fields import Forecaster as Forecaster
@@ -11,6 +23,7 @@ from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
 from lawful.models._parser import ParserStates as ParserStates
 from lawful.models._parser import TreeParserConfig as TreeParserConfig
+from lawful.models._reader import FactReader as FactReader
 from lawful.models._recurrent import LSTMConfig as LSTMConfig
 from lawful.models._recurrent import LSTMModel as LSTMModel
 from lawful.models._recurrent import TruncatedLSTMConfig as TruncatedLSTMConfig
@@ -55,26 +68,37 @@ __all__ = [
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
     "BiaffineParser",
+    "BinaryChainConfig",
     "CRFTaggerConfig",
     "ConvOrthogonalConfig",
     "ConvUnitaryConfig",
     "ConvUnitaryModel",
+    "EntailmentConfig",
+    "EntailmentModel",
+    "FactReader",
     "FieldSpec",
     "Forecaster",
     "Form",
+    "HardParentEntailmentConfig",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
     "LocalParserConfig",
+    "MemoryNetworkConfig",
     "OutputSpec",
+    "ParsedEntailmentConfig",
     "ParserScores",
     "ParserStates",
     "RasterModel",
+    "ReaderConfig",
+    "Reading",
     "Recalling",
     "SABModel",
     "SABModelConfig",
     "SegmentationTranslatorConfig",
+    "SentencePair",
     "SigmoidTranslatorConfig",
+    "SimpleEntailmentConfig",
     "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
     "TagScores",
@@ -85,10 +109,12 @@ __all__ = [
     "TransformerModel",
     "TranslatorConfig",
     "TranslatorModel",
+    "TreeEntailmentConfig",
     "TreeParserConfig",
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
+    "UnaryChainConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CELLS = 200  # a side longer than this is pooled for drawing
 ANNOTATED = 20  # a side longer than this has no room for numbers in its cells
+NAME = 40  # characters of a name that are shown; sentences may stand along a side
 TICKS = 40  # at most this many names along a side
 BODY = 300.0  # px: the longer side of the matrix, unless its cells need more
 _MAPS = {
@@ -116,7 +117,7 @@ def _size(heatmap: Heatmap, rows: int, columns: int, small: bool) -> tuple[float
 
 
 def _reach(names: Sequence[str] | None) -> float:
-    return 0.62 * FONT * min(max((len(clean(n)) for n in names or ()), default=3), 16)
+    return 0.62 * FONT * min(max((len(clean(n)) for n in names or ()), default=3), NAME)
 
 
 def _turned(names: Sequence[str] | None) -> bool:
@@ -135,7 +136,7 @@ def _names(axes: "Axes", side: str, names: Sequence[str] | None, n: int) -> None
     turned = side == "x" and _turned(names)
     axis.set_ticks(
         list(places),
-        [text(shorten(names[i], 16)) for i in places],
+        [text(shorten(names[i], NAME)) for i in places],
         rotation=90 if turned else 0,
     )
 

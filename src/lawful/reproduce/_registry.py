@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "transduction": "lawful.reproduce.attention:TRANSDUCTION",
     "translation": "lawful.reproduce.attention:TRANSLATION",
+    "qa": "lawful.reproduce.attention:QA",
+    "nli": "lawful.reproduce.attention:NLI",
 }
 #: Names, in the order in which they are shown.
 REPRODUCTIONS = tuple(_PLACES)

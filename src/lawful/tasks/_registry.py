@@ -17,6 +17,8 @@ _PLACES = {
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",
     "translation": "lawful.tasks.translation:TranslationTask",
+    "qa": "lawful.tasks.qa:QATask",
+    "nli": "lawful.tasks.nli:NLITask",
 }
 
 

@@ -29,16 +29,21 @@ class TrainConfig:
     """Weight decay (decoupled in adamw, an l2 gradient elsewhere)."""
     momentum: float = 0.0
     """Momentum of sgd."""
-    schedule: Literal["constant", "cosine", "linear", "plateau", "halving"] = "constant"
+    schedule: Literal["constant", "cosine", "linear", "plateau", "halving", "staircase"] = (
+        "constant"
+    )
     """Course of the learning rate after warm-up; plateau halves it whenever validation stalls,
-    halving at every evaluation from the first one that stalls."""
+    halving at every evaluation from the first one that stalls, staircase every --halve-every
+    updates."""
+    halve_every: int = 0
+    """Updates between halvings of the staircase schedule; no effect on any other."""
     halve_from: int = 0
     """With the halving schedule, the evaluation (counted from 1) from which on the rate is halved
     even if validation still improves; 0 means only once it stalls."""
     warmup: int = 0
     """Updates over which the learning rate rises from zero."""
     min_lr: float = 0.0
-    """Learning rate at the end of cosine and linear, and the floor of plateau and halving."""
+    """Learning rate at the end of cosine and linear, and the floor of all halving."""
     clip: float = 1.0
     """Largest global norm of the gradient; 0 turns clipping off."""
     eval_every: int = 200
@@ -68,7 +73,8 @@ class TrainConfig:
             _at_least(self, name, 1)
         for name in ("steps", "eval_batch_size"):
             _at_least(self, name, 1)
-        for name in ("warmup", "patience", "workers", "threads", "check_every", "halve_from"):
+        counts = ("warmup", "patience", "workers", "threads", "check_every", "halve_from")
+        for name in (*counts, "halve_every"):
             _at_least(self, name, 0)
         for name in ("lr", "weight_decay", "momentum", "min_lr", "clip"):
             value = getattr(self, name)
@@ -88,6 +94,8 @@ class TrainConfig:
             raise expected("warmup", f"0 with the {self.schedule} schedule", self.warmup)
         if self.halve_from and self.schedule != "halving":
             raise expected("halve_from", "0 unless the schedule is halving", self.halve_from)
+        if self.schedule == "staircase" and not self.halve_every:
+            raise expected("halve_every", "at least 1 with the staircase schedule", 0)
 
 
 # Settings that may change when a run is resumed: they move the end or the bookkeeping, not what

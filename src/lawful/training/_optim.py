@@ -50,6 +50,8 @@ def lr_factor(step: int, total: int, config: TrainConfig) -> float:
         return floor + (1 - floor) * (1 + math.cos(math.pi * done)) / 2
     if config.schedule == "linear":
         return floor + (1 - floor) * (1 - done)
+    if config.schedule == "staircase":
+        return max(0.5 ** ((step - config.warmup) // config.halve_every), floor)
     return 1.0
 
 
