@@ -2,6 +2,15 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._inpainter import Completion as Completion
+from lawful.models._inpainter import EnergyInpainter as EnergyInpainter
+from lawful.models._inpainter import EnergyInpainterConfig as EnergyInpainterConfig
+from lawful.models._inpainter import Inpainter as Inpainter
+from lawful.models._inpainter import PatchSpec as PatchSpec
+from lawful.models._inpainter import TiedViTInpainterConfig as TiedViTInpainterConfig
+from lawful.models._inpainter import ViTInpainter as ViTInpainter
+from lawful.models._inpainter import ViTInpainterConfig as ViTInpainterConfig
+from lawful.models._inpainter import build_inpainter as build_inpainter
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -38,6 +47,10 @@ __all__ = [
     "AttentiveLSTMModel",
     "BiaffineParser",
     "CRFTaggerConfig",
+    "Completion",
+    "EnergyInpainter",
+    "EnergyInpainterConfig",
+    "Inpainter",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -45,6 +58,7 @@ __all__ = [
     "OutputSpec",
     "ParserScores",
     "ParserStates",
+    "PatchSpec",
     "Recalling",
     "SABModel",
     "SABModelConfig",
@@ -52,6 +66,7 @@ __all__ = [
     "SoftmaxTaggerConfig",
     "TagScores",
     "Tagger",
+    "TiedViTInpainterConfig",
     "TransducerConfig",
     "TransducerModel",
     "TransformerConfig",
@@ -60,8 +75,11 @@ __all__ = [
     "TreeTransducerConfig",
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
+    "ViTInpainter",
+    "ViTInpainterConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
+    "build_inpainter",
     "build_sequence_model",
 ]

@@ -15,6 +15,7 @@ _PLACES = {
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",
+    "inpaint": "lawful.tasks.inpaint:InpaintTask",
 }
 
 
