@@ -156,12 +156,12 @@ def _predict_options(args: Sequence[str]) -> tuple[Predict, Any]:
         got = parse(Predict, args, prog="lawful predict", description=about, default=None)
         return got, None
     fields: list[Any] = [
-        ("every", OmitArgPrefixes[Predict]),
-        ("task", OmitArgPrefixes[task.PredictOptions]),  # type: ignore[name-defined]
+        ("prediction", OmitArgPrefixes[Predict]),
+        ("task", OmitArgPrefixes[task.PredictOptions]),  # type: ignore[misc, name-defined]
     ]
     both: Any = make_dataclass("Predict", fields, frozen=True)
     found = parse(both, args, prog="lawful predict", description=about, default=None)
-    return found.every, found.task
+    return found.prediction, found.task
 
 
 def _render(rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str] = ()) -> str:
