@@ -40,22 +40,19 @@ class Pictures:
     origin: str
 
 
-def fit_picture(image: Bytes, height: int, width: int, *, box: bool = False) -> Bytes:
+def fit_picture(image: Bytes, height: int, width: int) -> Bytes:
     """A picture scaled until it just covers ``height`` x ``width``, its middle cut out.
 
     Args:
-        image: (h, w) or (h, w, 3), bytes.
+        image: (h, w) or (h, w, 3), bytes; or (h, w) float32.
         height: Wanted rows.
         width: Wanted columns.
-        box: Plain means of the pixels that a new one covers, which lose none (for masks); else
-            bicubic.
     """
     from PIL import Image, ImageOps
 
     if image.shape[:2] == (height, width):
         return image
-    how = Image.Resampling.BOX if box else Image.Resampling.BICUBIC
-    fitted = ImageOps.fit(Image.fromarray(image), (width, height), how)
+    fitted = ImageOps.fit(Image.fromarray(image), (width, height), Image.Resampling.BICUBIC)
     return np.asarray(fitted)
 
 

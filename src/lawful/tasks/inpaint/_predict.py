@@ -157,7 +157,10 @@ def _from_array(path: Path) -> Iterator[tuple[str, Array]]:
 
 
 def _marks(path: Path, picture: Array, facts: "Facts") -> Array:
-    """Pixels (H, W) that a mask picture marks, scaled and cut like the picture itself."""
+    """Pixels (H, W) that a mask picture marks, scaled and cut like the picture itself.
+
+    A pixel that a marked one has any weight in is marked, so none that is kept knows of them.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -165,8 +168,8 @@ def _marks(path: Path, picture: Array, facts: "Facts") -> Array:
     mask = as_grey(decode(raw, str(path)))
     if mask.shape != picture.shape[:2]:
         raise expected("mask", f"the picture's size of {_size(picture)}", _size(mask))
-    white = ((mask > 127) * 255).astype(np.uint8)
-    marked: Array = fit_picture(white, facts.height, facts.width, box=True) > 0
+    weight = fit_picture((mask > 127).astype(np.float32), facts.height, facts.width)
+    marked: Array = np.abs(weight) > 1e-6
     if not marked.any():
         raise expected("mask", "white pixels where the picture is to be filled in", "none")
     return marked
