@@ -1,5 +1,6 @@
 """Image completion: masks, losses, fills, pictures of the user, and whole runs."""
 
+import doctest
 import json
 import zipfile
 from dataclasses import replace
@@ -407,7 +408,8 @@ def test_resuming_is_exact_with_average_and_random_steps(tmp_path):
 
 def test_a_short_training_beats_the_means_and_keeps_every_law(tmp_path):
     task = digits()
-    made = trainer(tmp_path, task, steps=150, batch_size=32, eval_every=150)
+    model = EnergyInpainterConfig(32, 8, settle_steps=4)
+    made = trainer(tmp_path, task, model, steps=200, batch_size=32, eval_every=200, lr=1e-2)
     result = made.conclude(made.fit())
     assert result["test"]["masked_mse"] < 0.95 * result["baselines"]["mean picture"]
     batch = task.source("test").batch(range(32))
@@ -602,3 +604,11 @@ def test_check_and_evaluate_elsewhere(run, tmp_path, capsys):
 
 def test_it_is_registered():
     assert get_task("inpaint") is InpaintTask
+
+
+def test_the_guide():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "inpainting.md"
+    torch.manual_seed(0)
+    outcome = doctest.testfile(str(guide), module_relative=False)
+    assert outcome.attempted > 10
+    assert outcome.failed == 0

@@ -42,7 +42,9 @@ def test_the_average_by_its_formula():
         model(torch.randn(4, 2))
         now = [p.detach().clone() for p in model.parameters()]
         d = min(0.7, n / (n + 9))
-        want = now if want is None else [d * a + (1 - d) * b for a, b in zip(want, now)]
+        want = (
+            now if want is None else [d * a + (1 - d) * b for a, b in zip(want, now, strict=True)]
+        )
         average.update(model)
     for got, expected in zip(average.model.parameters(), want, strict=True):
         torch.testing.assert_close(got, expected)
@@ -56,10 +58,10 @@ def test_the_average_is_evaluated_and_kept(tmp_path):
     trainer.fit()
     trained = [p.detach().clone() for p in trainer.model.parameters()]
     averaged = list(trainer.average.model.parameters())
-    assert any(not torch.allclose(a, b) for a, b in zip(trained, averaged))
+    assert any(not torch.allclose(a, b) for a, b in zip(trained, averaged, strict=True))
     kept = ToyTask(ToyConfig(), 0).build(ToyModel())
     load_weights(kept, trainer.run.checkpoint("last"))
-    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), averaged))
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), averaged, strict=True))
     last = [json.loads(x) for x in trainer.run.metrics.read_text().splitlines()]
     last = [x for x in last if x["split"] == "valid"][-1]["mse"]
     batch = trainer.task.source("valid").batch(range(20))
