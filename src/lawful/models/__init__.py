@@ -4,13 +4,13 @@ from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
 from lawful.models._inpainter import Completion as Completion
 from lawful.models._inpainter import EnergyInpainter as EnergyInpainter
-from lawful.models._inpainter import EnergyInpainterConfig as EnergyInpainterConfig
 from lawful.models._inpainter import Inpainter as Inpainter
-from lawful.models._inpainter import PatchSpec as PatchSpec
-from lawful.models._inpainter import TiedViTInpainterConfig as TiedViTInpainterConfig
 from lawful.models._inpainter import ViTInpainter as ViTInpainter
-from lawful.models._inpainter import ViTInpainterConfig as ViTInpainterConfig
 from lawful.models._inpainter import build_inpainter as build_inpainter
+from lawful.models._inpainter_config import EnergyInpainterConfig as EnergyInpainterConfig
+from lawful.models._inpainter_config import PatchSpec as PatchSpec
+from lawful.models._inpainter_config import TiedViTInpainterConfig as TiedViTInpainterConfig
+from lawful.models._inpainter_config import ViTInpainterConfig as ViTInpainterConfig
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
