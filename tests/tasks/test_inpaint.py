@@ -434,6 +434,7 @@ def _check_exhibits(shown, result):
     original, masked, completed = grid.images[0], grid.images[1], grid.images[2]
     same = original == masked
     assert same.any()
+    assert not same.all()
     assert (original == completed)[same].all()  # what was visible stays
     _, energies = shown["Energy while settling"].series["mean"]
     assert len(energies) == 5

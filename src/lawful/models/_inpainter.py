@@ -153,6 +153,8 @@ class EnergyInpainter(Inpainter):
             config.step_size,
             step_rule=config.step_rule,
             self_attention=config.self_attention,
+            bias=config.bias,
+            learn_beta=config.learn_beta,
             noise=config.noise,
             recompute=config.recompute,
             device=device,

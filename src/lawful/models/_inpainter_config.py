@@ -53,6 +53,10 @@ class EnergyInpainterConfig(Ends):
     """Whether the length is fixed, learned, or bounded so that the energy cannot rise."""
     self_attention: bool = False
     """Let a token be one of its own keys (the paper's formula does not; its weights do)."""
+    bias: bool = False
+    """Offsets of queries, keys and memories."""
+    learn_beta: bool = False
+    """Learn the inverse temperature of each head."""
     random_steps: tuple[int, int] | None = None
     """Draw the number of steps anew at each training update, from the first number to the second;
     evaluation takes settle_steps."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lawful.tasks.inpaint._task import InpaintTask
 
 _SHOWN = 8  # pictures of the grid
+_HIDDEN = (0.36, 0.5, 0.72)  # the colour of what is hidden
 _MEASURED = 256  # pictures behind the curves
 _MEMORIES = 24
 _BEYOND = 5  # the curve of the error goes to this many times the trained steps
@@ -71,12 +72,12 @@ def _grid(task: "InpaintTask", model: Inpainter, batch: Batch) -> Images:
         "completed": filled,
         "neighbour fill": near,
     }
-    rows = [_pictures(task, patches) for patches in kinds.values()]
-    rows[1] = _greyed(rows[1], facts.spread(hidden).cpu().numpy())
+    rows = [_coloured(_pictures(task, patches)) for patches in kinds.values()]
+    rows[1][facts.spread(hidden).cpu().numpy()] = _HIDDEN
     images = np.stack(rows, 1).reshape(-1, *rows[0].shape[1:])
     errors = (filled - x).square()[hidden].mean()
     note = (
-        f"Hidden patches are grey. Mean squared error of the ones shown: {float(errors):.3g} "
+        f"Hidden patches are blue. Mean squared error of the ones shown: {float(errors):.3g} "
         "(normalised)."
     )
     captions = list(kinds) * len(x)
@@ -87,10 +88,9 @@ def _pictures(task: "InpaintTask", patches: Tensor) -> Array:
     return task.facts.to_pictures(task.facts.from_patches(patches))
 
 
-def _greyed(pictures: Array, hidden: Array) -> Array:
-    colour = pictures if pictures.ndim == 4 else pictures[..., None]
-    shown = np.where(hidden[..., None], np.float32(0.5), colour)
-    return shown if pictures.ndim == 4 else shown[..., 0]
+def _coloured(pictures: Array) -> Array:
+    """(B, H, W, 3)."""
+    return pictures if pictures.ndim == 4 else np.repeat(pictures[..., None], 3, -1)
 
 
 def _energy(model: EnergyInpainter, batch: Batch) -> Curves:
