@@ -26,7 +26,7 @@ def main(updates: int = 150) -> float:
     kind = get_task("inpaint")
     task = kind(kind.Config())
     task.load()
-    model = task.build(EnergyInpainterConfig(width=32, heads=8, settle_steps=4, step_size=0.4))
+    model = task.build(EnergyInpainterConfig(width=32, heads=16))
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
     train = task.source("train")
     for _ in range(updates):

@@ -117,7 +117,7 @@ def count(config, spec=None):
 
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_equal_parameters_at_half_the_width_and_three_layers(width):
-    energy = count(EnergyInpainterConfig(width, 16, head_dim=width // 4))
+    energy = count(EnergyInpainterConfig(width, 32, head_dim=width // 8))
     assert count(ViTInpainterConfig(width // 2, 4, layers=3)) == pytest.approx(energy, rel=0.03)
 
 

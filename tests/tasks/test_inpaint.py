@@ -408,7 +408,7 @@ def test_resuming_is_exact_with_average_and_random_steps(tmp_path):
 
 def test_a_short_training_beats_the_means_and_keeps_every_law(tmp_path):
     task = digits()
-    model = EnergyInpainterConfig(32, 8, settle_steps=4)
+    model = EnergyInpainterConfig(32, 16, settle_steps=4)
     made = trainer(tmp_path, task, model, steps=200, batch_size=32, eval_every=200, lr=1e-2)
     result = made.conclude(made.fit())
     assert result["test"]["masked_mse"] < 0.95 * result["baselines"]["mean picture"]

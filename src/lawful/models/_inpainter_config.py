@@ -27,7 +27,7 @@ class Ends:
 
     width: int = 64
     """Width of the token vectors."""
-    heads: int = 16
+    heads: int = 32
     """Attention heads."""
     cls: bool = False
     """Put a learned token of its own before the patches."""
@@ -41,13 +41,13 @@ class Ends:
 class EnergyInpainterConfig(Ends):
     """Energy Transformer: tokens settle in an energy of attention and memories."""
 
-    head_dim: int = 16
+    head_dim: int = 8
     """Width of a head; need not be width / heads."""
     memories: int = 0
     """Memories of the Hopfield network; 0 for as many as width."""
-    settle_steps: int = 6
+    settle_steps: int = 4
     """Steps down the energy T, all with the same weights."""
-    step_size: float = 0.3
+    step_size: float = 0.4
     """Length of a step alpha."""
     step_rule: Literal["fixed", "learned", "certified", "backtracking"] = "fixed"
     """Whether the length is fixed, learned, or bounded so that the energy cannot rise."""
@@ -110,7 +110,7 @@ class ViTInpainterConfig(ViTEnds):
 class TiedViTInpainterConfig(ViTEnds):
     """One transformer layer, applied again and again with the same weights."""
 
-    repeats: int = 9
+    repeats: int = 6
     """How often the layer is applied."""
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ _SHOWN = 8  # pictures of the grid
 _HIDDEN = (0.36, 0.5, 0.72)  # the colour of what is hidden
 _MEASURED = 256  # pictures behind the curves
 _MEMORIES = 24
+_HEADS = 16  # of these at most the attention is drawn
 _BEYOND = 5  # the curve of the error goes to this many times the trained steps
 
 
@@ -155,17 +156,26 @@ def _against_steps(task: "InpaintTask", model: Inpainter, batch: Batch) -> Curve
 
 
 def _probabilities(model: EnergyInpainter, batch: Batch) -> Tensor:
-    """Attention (H, N, N) among the patches of the first picture at the end of settling."""
+    """Attention (heads, N, N) among the patches of the first picture at the end of settling.
+
+    Of the first `_HEADS` heads.
+    """
     tokens = model.course(batch["x"][:1], batch["hidden"][:1]).tokens
     n = model.patches.count
     weights = model.body.attention.weights(model.body.norm(tokens))[0]
-    return weights[:, -n:, -n:]
+    return weights[:_HEADS, -n:, -n:]
+
+
+def _of_all(model: EnergyInpainter) -> str:
+    heads = model.body.attention.heads
+    return f" The first {_HEADS} of {heads} heads." if heads > _HEADS else ""
 
 
 def _attention(model: EnergyInpainter, batch: Batch) -> Heatmap:
     values = _probabilities(model, batch).cpu().numpy()
     heads = [f"head {h + 1}" for h in range(len(values))]
     note = "One picture, at the end of settling: row C is how query patch C weighs the others."
+    note += _of_all(model)
     return Heatmap("Attention", values, "key patch", "query patch", note=note, panels=heads)
 
 
@@ -181,7 +191,7 @@ def _gaze(task: "InpaintTask", model: EnergyInpainter, batch: Batch) -> Heatmap:
     note = (
         f"The hidden patch in row {row + 1}, column {column + 1} of the same picture: the weight "
         "it gives to each place."
-    )
+    ) + _of_all(model)
     heads = [f"head {h + 1}" for h in range(len(values))]
     return Heatmap(
         "Where a hidden patch looks",
