@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,16 +116,16 @@ class Predict:
 
 def predict(args: Sequence[str]) -> int:
     """Predicts for the user's own input."""
-    options = parse(
-        Predict, args, prog="lawful predict", description=Predict.__doc__ or "", default=None
-    )
+    options, further = _predict_options(args)
     if not options.input.exists():
         raise InputError(f"input: {options.input} does not exist")
     task, model, _ = _load(options.run, None, with_data=False)
+    task.predict_options = further
     if options.out is None:
         sys.stdout.write(_render(task.predict(model, options.input), None))
         return 0
-    scratch = options.out.with_name(f".{options.out.name}.tmp")
+    # The scratch file keeps the ending, by which a task knows what to write.
+    scratch = options.out.with_name(f".{options.out.stem}.tmp{options.out.suffix}")
     try:
         if options.out.suffix in task.output_suffixes:
             task.write_predictions(model, options.input, scratch)
@@ -140,6 +140,28 @@ def predict(args: Sequence[str]) -> int:
             scratch.unlink(missing_ok=True)
     print(f"{options.out}")
     return 0
+
+
+def _predict_options(args: Sequence[str]) -> tuple[Predict, Any]:
+    """The options of every task's prediction, and those of the task of the run that is named."""
+    from tyro.conf import OmitArgPrefixes
+
+    from lawful.tasks import get_task
+    from lawful.training import RunFolder
+
+    about = Predict.__doc__ or ""
+    run = next((Path(x) for x in args if (Path(x) / "config.json").is_file()), None)
+    task = get_task(str(RunFolder.open(run).config().get("task"))) if run is not None else None
+    if task is None or task.PredictOptions is None:
+        got = parse(Predict, args, prog="lawful predict", description=about, default=None)
+        return got, None
+    fields: list[Any] = [
+        ("prediction", OmitArgPrefixes[Predict]),
+        ("task", OmitArgPrefixes[task.PredictOptions]),  # type: ignore[misc, name-defined]
+    ]
+    both: Any = make_dataclass("Predict", fields, frozen=True)
+    found = parse(both, args, prog="lawful predict", description=about, default=None)
+    return found.prediction, found.task
 
 
 def _render(rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str] = ()) -> str:

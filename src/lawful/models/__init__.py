@@ -18,6 +18,15 @@ from lawful.models._field_configs import FieldSpec as FieldSpec
 from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
 from lawful.models._fields import Forecaster as Forecaster
 from lawful.models._fields import build_forecaster as build_forecaster
+from lawful.models._inpainter import Completion as Completion
+from lawful.models._inpainter import EnergyInpainter as EnergyInpainter
+from lawful.models._inpainter import Inpainter as Inpainter
+from lawful.models._inpainter import ViTInpainter as ViTInpainter
+from lawful.models._inpainter import build_inpainter as build_inpainter
+from lawful.models._inpainter_config import EnergyInpainterConfig as EnergyInpainterConfig
+from lawful.models._inpainter_config import PatchSpec as PatchSpec
+from lawful.models._inpainter_config import TiedViTInpainterConfig as TiedViTInpainterConfig
+from lawful.models._inpainter_config import ViTInpainterConfig as ViTInpainterConfig
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -70,9 +79,12 @@ __all__ = [
     "BiaffineParser",
     "BinaryChainConfig",
     "CRFTaggerConfig",
+    "Completion",
     "ConvOrthogonalConfig",
     "ConvUnitaryConfig",
     "ConvUnitaryModel",
+    "EnergyInpainter",
+    "EnergyInpainterConfig",
     "EntailmentConfig",
     "EntailmentModel",
     "FactReader",
@@ -80,6 +92,7 @@ __all__ = [
     "Forecaster",
     "Form",
     "HardParentEntailmentConfig",
+    "Inpainter",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -89,6 +102,7 @@ __all__ = [
     "ParsedEntailmentConfig",
     "ParserScores",
     "ParserStates",
+    "PatchSpec",
     "RasterModel",
     "ReaderConfig",
     "Reading",
@@ -103,6 +117,7 @@ __all__ = [
     "SoftmaxTaggerConfig",
     "TagScores",
     "Tagger",
+    "TiedViTInpainterConfig",
     "TransducerConfig",
     "TransducerModel",
     "TransformerConfig",
@@ -115,9 +130,12 @@ __all__ = [
     "TruncatedLSTMConfig",
     "TruncatedLSTMModel",
     "UnaryChainConfig",
+    "ViTInpainter",
+    "ViTInpainterConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
     "build_forecaster",
+    "build_inpainter",
     "build_sequence_model",
 ]

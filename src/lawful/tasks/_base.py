@@ -67,7 +67,11 @@ class MeanEvaluation(Evaluation):
     weights: dict[str, float] = field(default_factory=dict)
 
     def update(self, model: nn.Module, batch: Batch) -> None:
-        for name, (total, weight) in self.measure(model, batch).items():
+        self.add(self.measure(model, batch))
+
+    def add(self, sums: Mapping[str, tuple[Any, Any]]) -> None:
+        """Adds {name: (sum, weight)}."""
+        for name, (total, weight) in sums.items():
             self.totals[name] = self.totals.get(name, 0.0) + float(total)
             self.weights[name] = self.weights.get(name, 0.0) + float(weight)
 
@@ -94,12 +98,15 @@ class Task(ABC, Generic[C]):
     higher_is_better: ClassVar[bool]
     train_defaults: ClassVar[Mapping[str, Any]] = {}  # overrides of TrainConfig's defaults
     output_suffixes: ClassVar[tuple[str, ...]] = ()  # formats that `write_predictions` writes
+    PredictOptions: ClassVar[type[Any] | None] = None  # dataclass of further options of `predict`
     model_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # the same for each model
 
     def __init__(self, config: C, seed: int = 0, data: Path | None = None) -> None:
         self.config = config
         self.seed = seed
         self.data = data
+        #: What `predict` and `write_predictions` go by: an instance of ``PredictOptions``.
+        self.predict_options: Any = None if self.PredictOptions is None else self.PredictOptions()
 
     @abstractmethod
     def load(self) -> None:
@@ -136,7 +143,7 @@ class Task(ABC, Generic[C]):
     def write_predictions(self, model: nn.Module, path: Path, out: Path) -> None:
         """Writes predictions for the user's own input in a file format of the task's own.
 
-        Only called for names that end in one of ``output_suffixes``.
+        Only called for names that end in one of ``output_suffixes``, which tells the format.
         """
         raise InputError(f"task {self.name} has no file format of its own")
 

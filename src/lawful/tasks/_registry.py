@@ -19,6 +19,7 @@ _PLACES = {
     "translation": "lawful.tasks.translation:TranslationTask",
     "qa": "lawful.tasks.qa:QATask",
     "nli": "lawful.tasks.nli:NLITask",
+    "inpaint": "lawful.tasks.inpaint:InpaintTask",
 }
 
 

@@ -46,6 +46,9 @@ class TrainConfig:
     """Learning rate at the end of cosine and linear, and the floor of all halving."""
     clip: float = 1.0
     """Largest global norm of the gradient; 0 turns clipping off."""
+    ema: float = 0.0
+    """Decay of a running average of the weights (0.999, say), which is what is evaluated and kept;
+    0 for none."""
     eval_every: int = 200
     """Updates between evaluations on the validation split."""
     checkpoint_every: int = 200
@@ -80,6 +83,8 @@ class TrainConfig:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise expected(name, "a finite number >= 0", value)
+        if not 0 <= self.ema < 1:
+            raise expected("ema", "a number in [0, 1)", self.ema)
         if self.lr == 0:
             raise expected("lr", "a number > 0", self.lr)
         if self.epochs is not None and not (math.isfinite(self.epochs) and self.epochs > 0):

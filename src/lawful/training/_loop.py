@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lawful.errors import InputError, TrainingDivergedError
 from lawful.laws import Certificate, check
 from lawful.tasks import Batch, Source, Task, batches, to_device
+from lawful.training._average import WeightAverage
 from lawful.training._checkpoint import (
     load_state,
     load_weights,
@@ -119,9 +120,15 @@ class Trainer:
         optimizer = make_optimizer(model.parameters(), config, rates)
         self.schedule = Schedule(optimizer, self.total, config)
         self.wrapped, self.optimizer = self.fabric.setup(model, optimizer)
+        self.average = WeightAverage(model, config.ema) if config.ema else None
         self.at = Progression()
         self.silent = silent or not self.fabric.is_global_zero
         self._stop = False
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model that is evaluated and kept: the averaged one, if there is an average."""
+        return self.model if self.average is None else self.average.model
 
     def _total_steps(self) -> int:
         if self.config.epochs is None:
@@ -141,8 +148,11 @@ class Trainer:
         """Goes back to the last checkpoint, or to the start where there is none."""
         checkpoint = self.run.checkpoint("last")
         if checkpoint is not None:
-            load_weights(self.model, checkpoint)
+            load_weights(self.judged, checkpoint)
             state = load_state(checkpoint)
+            if self.average is not None:
+                self.model.load_state_dict(state["trained"])
+                self.average.count = state["averaged"]
             self.optimizer.load_state_dict(state["optimizer"])
             self.schedule.load_state_dict(state["schedule"])
             set_random_state(state["random"])
@@ -219,6 +229,8 @@ class Trainer:
         logged["lr"] = float(self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update(self.model)
         self.schedule.after_step()
         return value, logged
 
@@ -243,7 +255,7 @@ class Trainer:
         )
 
     def _evaluate(self, log: MetricLog, progress: Progress) -> None:
-        values = evaluate(self.task, self.model, self.valid_source, self.config.eval_batch_size)
+        values = evaluate(self.task, self.judged, self.valid_source, self.config.eval_batch_size)
         log.write("valid", self.at.step, self.at.seconds, **values)
         value = values[self.task.metric]
         sign = 1 if self.task.higher_is_better else -1
@@ -256,7 +268,7 @@ class Trainer:
         progress.evaluated(self.at.step, values, best)
 
     def _check_laws(self, log: MetricLog) -> None:
-        rows = certify(self.task, self.model, self.valid_source)
+        rows = certify(self.task, self.judged, self.valid_source)
         found = {f"{r.layer}: {r.law}": r.deviation for r in rows if r.holds is not None}
         log.write("laws", self.at.step, self.at.seconds, **found)
 
@@ -271,7 +283,10 @@ class Trainer:
                 "random": random_state(),
                 "progression": vars(self.at),
             }
-            save_checkpoint(self.run, self.at.step, self.model, state, best=best)
+            if self.average is not None:
+                state["trained"] = self.model.state_dict()
+                state["averaged"] = self.average.count
+            save_checkpoint(self.run, self.at.step, self.judged, state, best=best)
 
     def _should_stop(self) -> bool:
         if self.share.world == 1:

@@ -16,12 +16,18 @@ from lawful.tasks.data._images import stratified_parts as stratified_parts
 from lawful.tasks.data._load import load_digits as load_digits
 from lawful.tasks.data._load import load_images as load_images
 from lawful.tasks.data._load import read_arrays as read_arrays
+from lawful.tasks.data._pictures import Channels as Channels
+from lawful.tasks.data._pictures import Pictures as Pictures
+from lawful.tasks.data._pictures import fit_picture as fit_picture
+from lawful.tasks.data._pictures import load_pictures as load_pictures
 
 __all__ = [
     "DATASETS",
     "SUFFIXES",
+    "Channels",
     "ImageData",
     "ImageSet",
+    "Pictures",
     "Remote",
     "as_colour",
     "as_grey",
@@ -29,8 +35,10 @@ __all__ = [
     "decode",
     "fetch",
     "fetch_dataset",
+    "fit_picture",
     "load_digits",
     "load_images",
+    "load_pictures",
     "read_arrays",
     "read_idx",
     "stratified_parts",
