@@ -2,6 +2,7 @@ import ast
 import inspect
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from lawful.cli import _COMMANDS, main
 from lawful.cli._settings import resolve
+from lawful.errors import InputError
 from lawful.laws import Law, Measurement, _check
 from lawful.memory import SAB
 from lawful.tasks import TASKS, get_task
@@ -136,6 +138,18 @@ def test_a_run_is_not_overwritten(finished, capsys):
 def test_resume_under_other_settings_is_refused(finished, change, message, capsys):
     assert main(["train", "copying", "--out", str(finished), "--resume", *change]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_run_from_before_a_setting_existed_is_resumed_with_its_default(finished, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(finished, old)
+    config = json.loads((old / "config.json").read_text())
+    del config["train_config"]["ema"]
+    (old / "config.json").write_text(json.dumps(config))
+    arguments = ["--out", str(old), "--resume"]
+    assert resolve("copying", arguments).train_config.ema == TrainConfig().ema
+    with pytest.raises(InputError, match="started with ema=0"):
+        resolve("copying", [*arguments, "--ema", "0.5"])
 
 
 def test_resume_of_another_task_is_refused(finished, capsys):

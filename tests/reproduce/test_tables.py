@@ -87,6 +87,18 @@ def test_the_plan_makes_a_seed_of_every_row_before_the_next(tmp_path):
     assert [(row.key, seed) for row, seed, _ in named] == [("two", 7)]
 
 
+def test_finished_runs_of_other_seeds_and_rows_belong_to_the_table(tmp_path):
+    fake_run(tmp_path / "two-seed4", 0.5)
+    (tmp_path / "two-seed9").mkdir()  # begun only
+    job = Job(tmp_path, rows=("one",), seeds=(7,))
+    assert [(row.key, seed) for row, seed, _ in plan(TABLE, job)] == [("one", 7), ("two", 4)]
+
+
+def test_powers_of_ten():
+    measure = Measure("x", "x", form="e")
+    assert measure.show(0.000123) == "1.2e-04"
+
+
 def test_unknown_rows_and_unwanted_data_are_refused(tmp_path):
     with pytest.raises(InputError, match="rows: expected some of one, two, got 'three'"):
         make_table(TABLE, Job(tmp_path, rows=("three",)), lambda _: 0)

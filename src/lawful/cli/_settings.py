@@ -63,6 +63,15 @@ class Settings:
             "train_config": plain(self.train_config),
         }
 
+    def defaults(self) -> dict[str, dict[str, Any]]:
+        """What the settings are where nobody says otherwise, by part of ``config.json``."""
+        model = self.task_class.models[self.model]
+        return {
+            "task_config": plain(self.task_class.Config()),
+            "model_config": plain(model(**self.task_class.model_defaults.get(self.model, {}))),
+            "train_config": plain(TrainConfig(**self.task_class.train_defaults)),
+        }
+
     def make_task(self) -> Task[Any]:
         """The task, not loaded yet."""
         return self.task_class(self.task_config, self.options.seed, self.options.data)
@@ -104,7 +113,7 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
         early += as_arguments(from_file, first.config)
     settings = _parse_all(task_class, str(model), [*early, *args])
     if stored is not None:
-        _check_resume(stored, settings.as_json())
+        _check_resume(stored, settings)
     return settings
 
 
@@ -151,13 +160,15 @@ def _stored(first: argparse.Namespace, task_class: type[Task[Any]]) -> dict[str,
     return stored
 
 
-def _check_resume(stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check_resume(stored: Mapping[str, Any], settings: Settings) -> None:
     """Refuses to continue a run under other settings than it was started with."""
+    now, defaults = settings.as_json(), settings.defaults()
     pairs = {name: (stored[name], now[name]) for name in ("seed", "data")}
     for part in ("task_config", "model_config", "train_config"):
         for name, value in now[part].items():
             if name not in RESUMABLE:
-                pairs[name] = (stored[part].get(name), value)
+                # A setting that this run's version did not have yet was, in effect, its default.
+                pairs[name] = (stored[part].get(name, defaults[part].get(name)), value)
     _check_same(pairs)
 
 

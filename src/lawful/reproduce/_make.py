@@ -57,14 +57,28 @@ def check_data(made: Table | Exhibition, job: Job) -> None:
 
 
 def plan(table: Table, job: Job) -> list[tuple[Row, int, list[str]]]:
-    """All runs of a job, a seed of every row before the next: row, seed, training arguments."""
+    """All runs of a job, a seed of every row before the next: row, seed, training arguments.
+
+    Runs of other rows and seeds that lie finished in the folder belong to the table as well.
+    """
     seeds = job.seeds or (table.quick_seeds if job.quick else table.seeds)
+    wanted = [(row, seed) for seed in seeds for row in chosen_rows(table, job)]
+    wanted += [pair for pair in _finished(table, job.folder) if pair not in wanted]
     extra = [] if job.data is None else ["--data", str(job.data)]
     return [
         (row, seed, [*row.command, *(row.quick if job.quick else ()), *extra, *job.more])
-        for seed in seeds
-        for row in chosen_rows(table, job)
+        for row, seed in wanted
     ]
+
+
+def _finished(table: Table, folder: Path) -> list[tuple[Row, int]]:
+    found = []
+    for row in table.rows:
+        for place in sorted(folder.glob(f"{row.key}-seed*")):
+            seed = place.name.removeprefix(f"{row.key}-seed")
+            if seed.isdecimal() and (place / "result.json").is_file():
+                found.append((row, int(seed)))
+    return found
 
 
 def make_table(table: Table, job: Job, train: Train) -> tuple[int, Measured]:
@@ -84,7 +98,8 @@ def make_table(table: Table, job: Job, train: Train) -> tuple[int, Measured]:
             return code, measured
         told = [a for a in arguments if job.data is None or a != str(job.data)]
         told = [a if a != "--data" else "--data DATA" for a in told]
-        measured.runs.setdefault(row.key, []).append(Run.read(folder, seed, told))
+        done = [*measured.runs.get(row.key, []), Run.read(folder, seed, told)]
+        measured.runs[row.key] = sorted(done, key=lambda run: run.seed)
         save_table(measured, job.folder)
     return 0, measured
 

@@ -59,13 +59,13 @@ class Measured:
 
     def cells(self, row: Row) -> list[str]:
         """Ours, in the order of the measures: mean, and standard deviation over the seeds."""
-        return [_spread(self.values(row, m), m.digits) for m in self.table.measures]
+        return [_spread(self.values(row, m), m) for m in self.table.measures]
 
     def published(self, row: Row) -> list[str]:
         """The paper's numbers in the same order."""
         found = [row.published.get(m.key) for m in self.table.measures]
         return [
-            DASH if v is None else f"{v:.{m.digits}f}"
+            DASH if v is None else m.show(v)
             for v, m in zip(found, self.table.measures, strict=True)
         ]
 
@@ -136,10 +136,10 @@ def _summary(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": statistics.fmean(values), "sd": spread, "n": len(values)}
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
+def _spread(values: Sequence[float], measure: Measure) -> str:
     if not values:
         return DASH
-    mean = f"{statistics.fmean(values):.{digits}f}"
+    mean = measure.show(statistics.fmean(values))
     if len(values) == 1 or not all(map(math.isfinite, values)):
         return mean
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}"
+    return f"{mean} ± {measure.show(statistics.stdev(values))}"

@@ -15,6 +15,10 @@ _PLACES = {
     "translation": "lawful.reproduce.attention:TRANSLATION",
     "qa": "lawful.reproduce.attention:QA",
     "nli": "lawful.reproduce.attention:NLI",
+    "inpaint": "lawful.reproduce.energy:INPAINT",
+    "unitary": "lawful.reproduce.recurrences:UNITARY",
+    "unitary-copying": "lawful.reproduce.recurrences:COPYING",
+    "unitary-waves": "lawful.reproduce.recurrences:WAVES",
 }
 #: Names, in the order in which they are shown.
 REPRODUCTIONS = tuple(_PLACES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,11 @@ class Measure:
     title: str  # heading, with the unit
     scale: float = 1.0  # the metric times this is in the table's unit
     digits: int = 1
+    form: Literal["f", "e"] = "f"  # decimals, or a power of ten for what spans many
+
+    def show(self, value: float) -> str:
+        """The value as text."""
+        return f"{value:.{self.digits}{self.form}}"
 
 
 @dataclass(frozen=True)
