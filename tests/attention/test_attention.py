@@ -15,7 +15,7 @@ from lawful.attention import (
     SyntacticAttention,
 )
 from lawful.errors import InputError
-from lawful.kernels import native_status
+from lawful.kernels import force_backend, native_status
 
 from . import oracles
 
@@ -601,3 +601,23 @@ def test_two_threads_give_what_one_gives():
         close(layer(tokens)[0], one, 1e-12)
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+@pytest.mark.parametrize("level", [-1e4, -200.0, -95.0, -80.0, -60.0, -45.0, -20.0, 60.0, 1e4])
+def test_segments_of_any_level_have_finite_weights_and_gradients(backend, level):
+    # A decoder step that wants to look nowhere drives all scores far below 0.
+    if backend == "native" and not native_status().live:
+        pytest.skip(native_status().describe())
+    attend = SegmentationAttention(total=2.0)
+    keys = (level + torch.tensor([[0.0], [0.5], [1.0], [-0.5]])).requires_grad_()
+    with force_backend(backend):
+        _, weights = attend(torch.ones(1), keys, torch.eye(4))
+        (weights @ torch.tensor([1.0, 2.0, 3.0, 4.0])).backward()
+    for found in (weights, keys.grad, attend.transition.grad):
+        assert found.isfinite().all()
+    if -60 <= level:
+        assert weights.sum().item() == pytest.approx(2.0, rel=1e-5)
+    if -60 <= level < 0:  # the same odds at any level
+        odds = torch.softmax(torch.tensor([0.0, 0.5, 1.0, -0.5]), 0)
+        torch.testing.assert_close(weights.detach(), 2 * odds, rtol=1e-3, atol=1e-4)

@@ -211,7 +211,8 @@ class SegmentationAttention(_ItemAttention):
         device: Where the parameters live.
         dtype: Their floating-point type.
 
-    Cost: O(Q N). Where all marginals underflow the weights are 0, whatever ``total`` is.
+    Cost: O(Q N). Where the marginals sum to less than 3e-29 (1e-231 in double precision) the weights
+    sum to less than ``total``, and go to 0.
 
     Source: Kim et al. (2017), section 4.2 and eq. 2. Departure: each theta_i counts once, as in the
     released code; the pairwise formula as printed counts those of inner positions twice.
@@ -265,8 +266,10 @@ class SegmentationAttention(_ItemAttention):
         weights: Tensor = parts.unary[..., 1]
         if self.total is None:
             return weights
-        mass = weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-        return weights * (self.total / mass)
+        # One division of numbers of like size: its derivative stays finite down to the floor, where
+        # that of total / mass, -total / mass^2, would not.
+        floor = torch.finfo(weights.dtype).tiny ** 0.75
+        return self.total * (weights / weights.sum(-1, keepdim=True).clamp(min=floor))
 
     def extra_repr(self) -> str:
         """Only what differs from the default."""
