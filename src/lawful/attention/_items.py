@@ -211,8 +211,8 @@ class SegmentationAttention(_ItemAttention):
         device: Where the parameters live.
         dtype: Their floating-point type.
 
-    Cost: O(Q N). Where the marginals sum to less than 3e-29 (1e-231 in double precision) the weights
-    sum to less than ``total``, and go to 0.
+    Cost: O(Q N). Where the marginals sum to less than 3e-29 (1e-231 in double precision), the
+    weights sum to less than ``total`` and go to 0.
 
     Source: Kim et al. (2017), section 4.2 and eq. 2. Departure: each theta_i counts once, as in the
     released code; the pairwise formula as printed counts those of inner positions twice.
