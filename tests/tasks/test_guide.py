@@ -30,3 +30,10 @@ def test_the_guide_of_inference():
     outcome = doctest.testfile(str(guide), module_relative=False)
     assert outcome.attempted > 2
     assert outcome.failed == 0
+
+
+def test_the_guide_of_translation():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "translation.md"
+    outcome = doctest.testfile(str(guide), module_relative=False)
+    assert outcome.attempted == 2
+    assert outcome.failed == 0
