@@ -17,8 +17,10 @@ from lawful.models._sab import Recalling as Recalling
 from lawful.models._sab import SABModel as SABModel
 from lawful.models._sab import SABModelConfig as SABModelConfig
 from lawful.models._search import beam_search as beam_search
+from lawful.models._specs import Carried as Carried
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
+from lawful.models._specs import Streaming as Streaming
 from lawful.models._tagger import CRFTaggerConfig as CRFTaggerConfig
 from lawful.models._tagger import SoftmaxTaggerConfig as SoftmaxTaggerConfig
 from lawful.models._tagger import Tagger as Tagger
@@ -38,6 +40,7 @@ __all__ = [
     "AttentiveLSTMModel",
     "BiaffineParser",
     "CRFTaggerConfig",
+    "Carried",
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
@@ -50,6 +53,7 @@ __all__ = [
     "SABModelConfig",
     "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
+    "Streaming",
     "TagScores",
     "Tagger",
     "TransducerConfig",
