@@ -12,6 +12,7 @@ _PLACES = {
     "pixels": "lawful.tasks.pixels:PixelsTask",
     "copying": "lawful.tasks._copying:CopyingTask",
     "adding": "lawful.tasks._adding:AddingTask",
+    "charlm": "lawful.tasks.charlm:CharLMTask",
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",

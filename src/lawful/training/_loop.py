@@ -146,6 +146,7 @@ class Trainer:
             self.schedule.load_state_dict(state["schedule"])
             set_random_state(state["random"])
             self.at = Progression(**state["progression"])
+            self.task.load_progress(state.get("task", {}))
         if self.fabric.is_global_zero:
             self.run.keep_metrics_until(self.at.step)
             (self.run.path / "result.json").unlink(missing_ok=True)
@@ -269,6 +270,7 @@ class Trainer:
                 "schedule": self.schedule.state_dict(),
                 "random": random_state(),
                 "progression": vars(self.at),
+                "task": self.task.progress(),
             }
             save_checkpoint(self.run, self.at.step, self.model, state, best=best)
 
