@@ -2,6 +2,7 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._common import valid_steps as valid_steps
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -68,4 +69,5 @@ __all__ = [
     "WordEncoderConfig",
     "beam_search",
     "build_sequence_model",
+    "valid_steps",
 ]

@@ -216,9 +216,7 @@ _FIELDS = ("memory", "keys", "counts", "stamps", "saliency", "steps")
 
 def _to_tensors(state: SABState | StackedState) -> Carried:
     layers = (state,) if isinstance(state, SABState) else state
-    return tuple(
-        t for s in layers for t in (*s.recurrent, *(getattr(s, name) for name in _FIELDS))
-    )
+    return tuple(t for s in layers for t in (*s.recurrent, *(getattr(s, name) for name in _FIELDS)))
 
 
 def _from_tensors(state: Carried, layers: int) -> SABState | StackedState | None:

@@ -158,7 +158,7 @@ class Task(ABC, Generic[C]):
         """
         return {}
 
-    def load_progress(self, state: dict[str, Any]) -> None:  # noqa: B027 # nothing to restore
+    def load_progress(self, state: dict[str, Any]) -> None:  # nothing to restore
         """Restores what `progress` returned, when a run is resumed."""
 
 

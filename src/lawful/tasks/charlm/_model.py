@@ -34,7 +34,7 @@ class LanguageModel(nn.Module):
             x: The next characters of B texts.
             state: What the call before returned; nothing at the start of the texts.
         """
-        out: tuple[Tensor, Carried] = self.net.stream(x, state)  # type: ignore[operator]
+        out: tuple[Tensor, Carried] = self.net.stream(x, state)
         return out
 
 
@@ -102,7 +102,7 @@ def generate(
         Codes (B, length).
     """
     state: Carried = ()
-    for piece in prompt.split(window, dim=1):
+    for piece in torch.split(prompt, window, dim=1):
         logits, state = model(piece, *state)
     drawn = []
     for _ in range(length):

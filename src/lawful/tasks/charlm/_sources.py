@@ -70,7 +70,7 @@ class Streams:
         return self.streams * self.windows
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        """ "x", "y" (B, window) and "row", "number", "first" (B,)."""
+        """Inputs and targets "x", "y" (B, window), and "row", "number", "first" (B,)."""
         at = np.asarray(indices, np.int64)
         if self.streams % len(at) or at[0] % len(at):
             hint = "rows are carried from window to window"
@@ -104,7 +104,7 @@ class Pieces:
         return -(-(len(self.codes) - 1) // self.length)
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        """ "x", "y" (B, T), padded with 0, and "lengths" (B,)."""
+        """Inputs and targets "x", "y" (B, T), padded with 0, and "lengths" (B,)."""
         starts = np.asarray(indices, np.int64) * self.length
         lengths = np.minimum(self.length, len(self.codes) - 1 - starts)
         longest = int(lengths.max(initial=1))

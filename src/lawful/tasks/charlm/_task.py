@@ -1,7 +1,6 @@
 """Predict each character of a text from those before it."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,9 +87,11 @@ class CharSABConfig(SABModelConfig):
     """Store the state after every so many steps."""
     k_trunc: int = 20
     """Steps between cuts of the gradient along the recurrence."""
-    score_grad: Literal["full", "params_only"] | None = "params_only"
-    """Gradient through the scores of memories: into states too, or into the score weights only
-    (smoother training)."""
+    preset: Literal["paper", "authors", "release", "stable"] = "stable"
+    """Settings to start from: the paper's, the authors' development code, the released code, or
+    what trains most smoothly."""
+    recall_scale: float | None = 0.2
+    """Factor of the recalled state before it is added; below 1 bounds the state's growth."""
     max_memories: int | None = 40
     """Most memories kept; the oldest leave first."""
 
@@ -132,7 +133,7 @@ class CharLMTask(SequenceTask[CharLMConfig]):
     metric = "bpc"
     higher_is_better = False
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "steps": 1500,
+        "steps": 1000,
         "batch_size": 32,
         "lr": 3e-3,
         "schedule": "cosine",

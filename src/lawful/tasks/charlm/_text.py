@@ -95,7 +95,7 @@ def out_of_form(text: str, form: Form) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, plain or ``.gz``; ends of lines become "\\n".
+    """The text of a UTF-8 file, plain or ``.gz``; the ends of all lines are newlines.
 
     Raises:
         InputError: It cannot be read, or is no UTF-8 text.
