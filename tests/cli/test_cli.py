@@ -122,7 +122,7 @@ def test_laws_are_logged_as_curves_while_training(tmp_path):
         (["train", "copying", "--lr", "-1"], "lr: expected a finite number >= 0, got -1.0"),
         (["train", "copying", "--optimizer", "adem"], "Expected one of ('adamw', 'adam'"),
         (["train", "copying", "--model", "sabb"], "'sabb' is not one of the models of copying"),
-        (["train", "copying", "--k-top", "0"], "k_top: expected"),
+        (["train", "copying", "--k-att", "0"], "k_att: expected"),
         (["train", "copying", "--k-trunc", "0"], "k_trunc: expected"),
         (["train", "copying", "--resume"], "name the run folder to continue with --out"),
         (["train", "pixels", "--data", "/nowhere"], "/nowhere: expected a folder or file"),
