@@ -7,6 +7,7 @@ dot-product attention); and `nn.LSTM` alone. Contestants take turns; the ratio i
 
     python benchmarks/memory.py [--quick] [--threads N] [--out results/benchmarks/memory.json]
     python benchmarks/memory.py --scaling      time and peak memory against length, one process each
+    python benchmarks/memory.py --compare      the same for a training step of each sequence model
 """
 
 import argparse
@@ -25,8 +26,23 @@ from torch.nn import functional as F
 from _harness import Contestant, matmul_gflops, race, report
 from lawful.kernels import native_status
 from lawful.memory import SAB, sparse_attention
+from lawful.models import SEQUENCE_MODELS, InputSpec, OutputSpec, build_sequence_model
 
 BATCH, WIDTH, K = 64, 128, 5
+COMPARED = {
+    "lstm": {},
+    "lstm-tbptt": {"k_trunc": 20},
+    "lstm-attention": {},
+    "transformer": {
+        "width": WIDTH,
+        "feedforward": 4 * WIDTH,
+        "layers": 1,
+        "causal": True,
+        "dropout": 0.0,
+    },
+    "sab": {"k_att": 5, "k_trunc": 20},
+    "sab, k_att 20": {"k_att": 20, "k_trunc": 20},
+}
 
 
 class PlainLoop(nn.Module):
@@ -167,16 +183,24 @@ def speed(quick):
     return rows, {"gemm_gflops": round(rate), "native": native_status().describe()}
 
 
+def network(mode):
+    """What `one_length` measures: a layer, or a whole sequence model with one output a step."""
+    if mode in COMPARED:
+        config = SEQUENCE_MODELS[mode.split(",")[0]](**COMPARED[mode])
+        return build_sequence_model(config, InputSpec("values", 10), OutputSpec(10, True))
+    bound = 1000 if mode == "bounded inference" else None
+    return SAB(10, WIDTH, K, 1 if mode == "training" else 5, K, max_memories=bound)
+
+
 def one_length(mode, steps, batch):
     """Prints time and the growth of the peak resident size of one pass, for `scaling`."""
     torch.manual_seed(0)
-    bound = 1000 if mode == "bounded inference" else None
-    layer = SAB(10, WIDTH, K, 1 if mode == "training" else 5, K, max_memories=bound)
+    layer = network(mode)
     x = torch.randn(batch, steps, 10)
-    layer(x[:, :20])[0].sum().backward()
+    step(layer, x[:, :20], False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    if mode == "training":
+    if mode == "training" or mode in COMPARED:
         step(layer, x, False)
     else:
         with torch.no_grad():
@@ -195,6 +219,16 @@ def scaling(quick):
     runs = [("training", t, 8) for t in (100, 1000, *(() if quick else (10_000,)))]
     runs += [("inference", t, 8) for t in (100, 1000, 10_000)]
     runs += [("bounded inference", t, 8) for t in (1000, 10_000, *(() if quick else (100_000,)))]
+    return measured(runs)
+
+
+def compare(quick):
+    lengths = (100, 1000) if quick else (100, 300, 1000, 3000)
+    return measured([(name, t, 8) for t in lengths for name in COMPARED])
+
+
+def measured(runs):
+    """One process for each run: what a process took before cannot hide what it takes."""
     found = []
     for run in runs:
         command = [sys.executable, __file__, "--one", *map(str, run)]
@@ -208,6 +242,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", nargs=3)
@@ -219,6 +254,9 @@ def main():
         return
     if options.scaling:
         report("memory scaling", [], options.out, lengths=scaling(options.quick))
+        return
+    if options.compare:
+        report("models against length", [], options.out, lengths=compare(options.quick))
         return
     rows, facts = speed(options.quick)
     report("memory", rows, options.out, batch=BATCH, hidden=WIDTH, k=K, **facts)

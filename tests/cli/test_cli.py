@@ -58,6 +58,25 @@ def test_a_run_leaves_everything_behind(finished):
     assert not list(finished.rglob("*.tmp*"))
 
 
+def test_evaluate_and_predict_with_other_settings_of_the_task(finished, tmp_path, capsys):
+    out = tmp_path / "far.json"
+    args = ["evaluate", str(finished), "--set", "eval_blanks=7", "also-blanks=2,9", "--out"]
+    assert main([*args, str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["set"] == ["eval_blanks=7", "also-blanks=2,9"]
+    assert {"accuracy", "accuracy_2", "accuracy_9"} <= set(found)
+    (tmp_path / "digits.txt").write_text("1234567812\n")
+    capsys.readouterr()
+    said = [str(finished), str(tmp_path / "digits.txt"), "--set", "blanks=6"]
+    assert main(["predict", *said]) == 0
+    assert json.loads(capsys.readouterr().out)["input"] == "1234567812"
+    for bad in ("nothing=3", "blanks", "hidden=9"):
+        assert main(["evaluate", str(finished), "--set", bad]) == 2
+        assert "set: expected name=value with one of blanks" in capsys.readouterr().err
+    assert main(["evaluate", str(finished), "--set", "eval_blanks=x"]) == 2
+    assert "eval-blanks" in capsys.readouterr().err.replace("_", "-")
+
+
 def test_evaluate_gives_the_numbers_of_the_run(finished, tmp_path, capsys):
     out = tmp_path / "again.json"
     assert main(["evaluate", str(finished), "--out", str(out)]) == 0
@@ -105,7 +124,7 @@ def test_laws_are_logged_as_curves_while_training(tmp_path):
         (["train", "copying", "--lr", "-1"], "lr: expected a finite number >= 0, got -1.0"),
         (["train", "copying", "--optimizer", "adem"], "Expected one of ('adamw', 'adam'"),
         (["train", "copying", "--model", "sabb"], "'sabb' is not one of the models of copying"),
-        (["train", "copying", "--k-top", "0"], "k_top: expected"),
+        (["train", "copying", "--k-att", "0"], "k_att: expected"),
         (["train", "copying", "--k-trunc", "0"], "k_trunc: expected"),
         (["train", "copying", "--resume"], "name the run folder to continue with --out"),
         (["train", "pixels", "--data", "/nowhere"], "/nowhere: expected a folder or file"),

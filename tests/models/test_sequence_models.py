@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lawful.errors import InputError
+from lawful.kernels import force_backend
 from lawful.models import (
     SEQUENCE_MODELS,
     InputSpec,
     OutputSpec,
     Recalling,
     SABModelConfig,
+    Streaming,
     build_sequence_model,
 )
 from lawful.models._recurrent import truncation_blocks
@@ -274,17 +276,129 @@ def test_transformer_knows_the_order():
 def test_sab_is_the_layer_with_a_readout_of_both():
     config = SABModelConfig(
         hidden=8, k_top=2, k_att=2, k_trunc=3, score_grad="params_only", mental_updates=1, hops=2,
-        recall_scale=0.5, max_memories=3, phase="end", truncation="window",
+        recall_scale=0.5, max_memories=3, phase="end", truncation="window", normaliser="softmax",
+        margin=0.01, small_memory="softmax", init_memory="zero",
     )  # fmt: skip
     model = build_sequence_model(config, VALUES, OutputSpec(4, True))
     layer = model.rnn.config
     for name in ("k_top", "k_att", "k_trunc", *config.knobs()):
         assert getattr(layer, name) == getattr(config, name), name
-    assert len(config.knobs()) == 7
+    assert len(config.knobs()) == 11
     x = sample(VALUES)
     output, _ = model.rnn(x)
     assert output.shape[-1] == 16
     torch.testing.assert_close(model(x), model.readout.linear(output))
+
+
+def stream_all(model, x, sizes):
+    state, outputs = (), []
+    for piece in x.split(sizes, dim=1):
+        out, state = model.stream(piece, state)
+        assert all(isinstance(t, torch.Tensor) for t in state)
+        outputs.append(out)
+    return torch.cat(outputs, 1), state
+
+
+CAUSAL = [
+    ("lstm", {"layers": 2}),
+    ("lstm-attention", {}),
+    ("lstm-attention", {"feedback": True}),
+    ("transformer", {"causal": True}),
+    ("sab", {"k_att": 2}),
+    ("sab", {"preset": "authors", "layers": 2, "max_memories": 3}),
+    ("sab", {"cell": "gru", "small_memory": "softmax"}),
+]
+
+
+@pytest.mark.parametrize(("name", "extra"), CAUSAL)
+@pytest.mark.parametrize("inputs", [VALUES, TOKENS], ids=["values", "tokens"])
+@pytest.mark.parametrize("training", [True, False])
+def test_pieces_equal_the_whole_and_credit_crosses_the_seam(name, extra, inputs, training):
+    model = make(name, extra, inputs).double().train(training)
+    assert isinstance(model, Streaming)
+    x = sample(inputs, dtype=torch.float64)
+    whole = model(x)
+    for sizes in ([9], [4, 5], [1] * 9, [2, 6, 1]):
+        torch.testing.assert_close(stream_all(model, x, sizes)[0], whole)
+    (together,) = torch.autograd.grad(whole.square().sum(), model.readout.linear.weight)
+    out, _ = stream_all(model, x, [4, 5])
+    (apart,) = torch.autograd.grad(out.square().sum(), model.readout.linear.weight)
+    torch.testing.assert_close(apart, together)
+
+
+def test_truncated_pieces_cut_at_their_seams():
+    model = make("lstm-tbptt", {"k_trunc": 3}).double()
+    x = sample(VALUES, 1, dtype=torch.float64).requires_grad_()
+    out, _ = stream_all(model, x, [3, 3, 3])
+    torch.testing.assert_close(out, model(x))
+    (grad,) = torch.autograd.grad(out[0, 5].sum(), x)
+    assert (grad[0].abs().amax(-1) > 0).tolist() == [False] * 3 + [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"), [("lstm-attention", {}), ("transformer", {"causal": True})]
+)
+def test_context_bounds_what_is_kept(name, extra):
+    model = make(name, {**extra, "context": 2})
+    x = sample(VALUES)
+    _, state = stream_all(model, x, [4, 5])
+    assert state[-1].shape[1] == 2
+    if name == "transformer":  # the last piece saw two steps before it, and no more
+        out, _ = stream_all(model, x, [4, 5])
+        torch.testing.assert_close(out[:, 4:], model(x[:, 2:])[:, 2:])
+
+
+def test_only_a_causal_transformer_reads_in_pieces():
+    with pytest.raises(InputError, match="causal: expected True, to read in pieces"):
+        make("transformer", {}).stream(sample(VALUES))
+
+
+def test_carried_keys_follow_the_weights_in_training():
+    model = make("sab", {}).double()
+    x = sample(VALUES, dtype=torch.float64)
+    h, c, memory, keys, *rest = (t.detach() for t in model.stream(x[:, :5])[1])
+    with torch.no_grad():
+        model.rnn.layers[0].key.mul_(-1)
+    made_anew = memory @ model.rnn.layers[0].key.T
+    fresh, _ = model.eval().stream(x[:, 5:], (h, c, memory, made_anew, *rest))
+    stale, _ = model.stream(x[:, 5:], (h, c, memory, keys, *rest))
+    assert not torch.allclose(stale, fresh)
+    model.train()
+    torch.testing.assert_close(model.stream(x[:, 5:], (h, c, memory, keys, *rest))[0], fresh)
+
+
+def test_dense_sab_reads_a_softmax_of_all_memories():
+    dense = make("sab", {"k_top": 0, "small_memory": "softmax", "k_trunc": 2}).double()
+    x = sample(VALUES, 2, 9, torch.float64)
+    weights = dense.recalled(x)
+    for t in range(1, 9):
+        assert (weights[:, t, :t] > 0).all()
+    torch.testing.assert_close(weights.sum(-1)[:, 1:], torch.ones(2, 8, dtype=torch.float64))
+    out = dense(x)
+    out.square().sum().backward()
+    grads = [p.grad.clone() for p in dense.parameters()]
+    dense.zero_grad()
+    with force_backend("reference"):
+        plain = dense(x)
+        plain.square().sum().backward()
+    torch.testing.assert_close(out, plain)
+    for a, p in zip(grads, dense.parameters(), strict=True):
+        torch.testing.assert_close(a, p.grad)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_without_mental_updates_no_credit_enters_a_memory(backend):
+    """The ablation: the output is the same, the recurrence is the only path of credit."""
+    full = make("sab", {"k_att": 1, "k_trunc": 3}).double()
+    cut = make("sab", {"k_att": 1, "k_trunc": 3, "mental_updates": 0}).double()
+    cut.load_state_dict(full.state_dict())
+    x = sample(VALUES, 1, dtype=torch.float64).requires_grad_()
+    with force_backend(backend):
+        torch.testing.assert_close(cut(x), full(x))
+        for model, reaches in ((full, True), (cut, False)):
+            (grad,) = torch.autograd.grad(model(x)[0, 8].sum(), x)
+            assert bool((grad[0, :6] != 0).any()) is reaches
+            assert (grad[0, 6:] != 0).all()
 
 
 def test_sab_preset_holds_where_nothing_else_is_said():
@@ -330,8 +444,9 @@ def test_sab_recall_is_causal_and_from_what_was_stored():
         ("lstm-attention", {"hidden": -4}, "hidden"),
         ("transformer", {"width": 10, "heads": 4}, r"width: expected a multiple of heads \(4\)"),
         ("transformer", {"heads": 0}, "heads"),
-        ("sab", {"k_top": 0}, "k_top: expected a whole number of at least 1, got 0"),
-        ("sab", {"k_top": -3}, "k_top"),
+        ("sab", {"k_top": -3}, "k_top: expected a whole number of at least 0, got -3"),
+        ("transformer", {"context": -1}, "context"),
+        ("lstm-attention", {"context": -1}, "context"),
         ("sab", {"k_trunc": 0}, "k_trunc"),
         ("sab", {"k_att": 0}, "k_att"),
         ("sab", {"hops": 0}, "hops"),

@@ -10,12 +10,13 @@ from torch import nn
 
 from lawful.errors import InputError
 from lawful.models import SEQUENCE_MODELS, LSTMConfig, SABModelConfig, TransformerConfig
-from lawful.tasks import TASKS, batches, get_task
+from lawful.tasks import TASKS, _copying, batches, get_task
 from lawful.tasks._adding import AddingConfig, AddingTask, adding_sequences
 from lawful.tasks._copying import CopyingConfig, CopyingTask, copying_sequences
 from lawful.tasks._random import words
 from lawful.tasks._sequence import SequenceTask
 from lawful.tasks.exhibits import Curves, Heatmap, Table, Text, load, save
+from lawful.training import evaluate
 
 
 def slow_copying(digits, blanks, layout):
@@ -117,6 +118,65 @@ def test_sizes_and_lengths(name):
     assert [len(b["y"]) for b in batches(task.source("test"), 3)] == [3, 3, 1]
 
 
+def test_further_lengths_of_the_test():
+    task = CopyingTask(CopyingConfig(blanks=4, also_blanks=(9, 2), also_size=3, test_size=5))
+    source = task.source("test")
+    assert len(source) == 11
+    plain = CopyingTask(CopyingConfig(blanks=4, test_size=5)).source("test").batch(range(5))
+    assert task.inputs().length is None
+    own = source.batch(range(5))
+    assert torch.equal(own["x"], plain["x"])
+    assert own["also"].tolist() == [0] * 5
+    assert source.batch([5, 6, 7])["x"].shape == (3, 29)
+    mixed = source.batch(range(11))
+    assert mixed["also"].tolist() == [0] * 5 + [9] * 3 + [2] * 3
+    assert mixed["lengths"].tolist() == [24] * 5 + [29] * 3 + [22] * 3
+    for row, length in enumerate(mixed["lengths"].tolist()):
+        (alone,) = source.batch([row])["x"]
+        assert torch.equal(mixed["x"][row, :length], alone)
+        assert not mixed["y"][row, length:].any()
+
+
+def test_copying_metrics_of_several_lengths(monkeypatch):
+    task = CopyingTask(CopyingConfig(blanks=4, also_blanks=(9, 2), also_size=3, test_size=5))
+    torch.manual_seed(0)
+    model = task.build(LSTMConfig(hidden=8))
+    source = task.source("test")
+    want = {}
+    for name, rows in {"": range(5), "_9": range(5, 8), "_2": range(8, 11)}.items():
+        batch = source.batch(rows)
+        said = model(batch["x"]).argmax(-1)
+        want["accuracy" + name] = (said == batch["y"])[:, -10:].float().mean().item()
+    alone = task.evaluation()
+    with torch.no_grad():
+        alone.update(model, source.batch(range(5)))
+    want |= {k: v for k, v in alone.compute().items() if k != "accuracy"}
+    for size in (1, 2, 4, 5, 11):  # 4 and 11 mix lengths in a batch
+        assert evaluate(task, model, source, size) == pytest.approx(want, rel=1e-5)
+    monkeypatch.setattr(_copying, "PASS", 60)  # two rows of 24 at a time
+    rows = [len(p["y"]) for p in _copying.by_rows(source.batch(range(5)), 60)]
+    assert rows == [2, 2, 1]
+    curves = next(e for e in task.exhibits(model) if isinstance(e, Curves))
+    assert curves.series["model"][0] == [2.0, 4.0, 8.0, 9.0, 12.0, 16.0]
+
+
+def test_a_growing_silence():
+    task = CopyingTask(CopyingConfig(blanks=8, start_blanks=2, grow_over=3 * 2048))
+    source = task.source("train")
+    steps = [source.batch([i])["y"].shape[1] for i in (0, 2047, 2048, 4096, 6143, 6144, 10**6)]
+    assert steps == [22, 22, 24, 26, 26, 28, 28]
+    mixed = source.batch([2047, 2048])  # a batch across the seam is padded
+    assert mixed["lengths"].tolist() == [22, 24]
+    assert task.source("valid").batch([0])["y"].shape[1] == 28
+    model = task.build(LSTMConfig(hidden=8)).double()
+    loss, logged = task.loss(model, mixed)
+    parts = [task.loss(model, source.batch([i])) for i in (2047, 2048)]
+    want = (parts[0][0] * 22 + parts[1][0] * 24) / 46
+    torch.testing.assert_close(loss, want)
+    hits = sum(p[1]["accuracy"].item() for p in parts) / 2
+    assert logged["accuracy"].item() == pytest.approx(hits)
+
+
 def test_scalar_encoding():
     tokens = CopyingTask(CopyingConfig())
     scalar = CopyingTask(CopyingConfig(encoding="scalar"))
@@ -142,6 +202,12 @@ def test_a_data_path_is_refused(name, tmp_path):
         (CopyingConfig, {"blanks": 0}, "blanks: expected a whole number of at least 1, got 0"),
         (CopyingConfig, {"eval_blanks": -1}, "eval_blanks"),
         (CopyingConfig, {"valid_size": 0}, "valid_size"),
+        (CopyingConfig, {"also_blanks": (3, 0)}, "also_blanks: expected different whole numbers"),
+        (CopyingConfig, {"also_blanks": (3, 3)}, "also_blanks"),
+        (CopyingConfig, {"also_size": 0}, "also_size"),
+        (CopyingConfig, {"start_blanks": 21}, r"start_blanks: expected at most blanks \(20\)"),
+        (CopyingConfig, {"start_blanks": -1}, "start_blanks"),
+        (CopyingConfig, {"grow_over": 0}, "grow_over"),
         (AddingConfig, {"length": 1}, "length: expected a whole number of at least 2, got 1"),
         (AddingConfig, {"eval_length": 1}, "two steps are marked"),
         (AddingConfig, {"test_size": -3}, "test_size"),
@@ -379,9 +445,10 @@ def test_adding_predicts_arrays(tmp_path):
 def test_names_and_their_neighbours():
     assert get_task("copying") is CopyingTask
     assert list(TASKS) == [
-        "pixels", "copying", "adding", "fields", "tagging", "parsing", "transduction", "translation"
+        "pixels", "copying", "adding", "fields", "charlm", "tagging", "parsing", "transduction",
+        "translation", "qa", "nli", "inpaint",
     ]  # fmt: skip
-    assert len(TASKS) == 8
+    assert len(TASKS) == 12
     with pytest.raises(
         InputError, match=r"one of pixels, copying, adding, .*got 'copyng'; did you mean copying"
     ):

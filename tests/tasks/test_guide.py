@@ -3,11 +3,14 @@
 import doctest
 from pathlib import Path
 
+import pytest
 
-def test_the_guide_of_tasks():
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "tasks.md"
+
+@pytest.mark.parametrize(("name", "least"), [("tasks", 8), ("language-modelling", 7)])
+def test_the_guide(name, least):
+    guide = Path(__file__).parents[2] / "docs" / "guide" / f"{name}.md"
     outcome = doctest.testfile(str(guide), module_relative=False)
-    assert outcome.attempted > 8
+    assert outcome.attempted > least
     assert outcome.failed == 0
 
 

@@ -51,6 +51,8 @@ class Evaluate:
     """Other data than the run was trained on."""
     split: Literal["train", "valid", "test"] = "test"
     """Which part of the data."""
+    set: tuple[str, ...] = ()
+    """Other settings of the task than in training, as in eval_blanks=200."""
     out: Path | None = None
     """JSON file for the result, beside the printed table."""
 
@@ -63,13 +65,15 @@ def evaluate(args: Sequence[str]) -> int:
     from lawful.training import evaluate as measure
     from lawful.training import write_json
 
-    task, model, settings = _load(options.run, options.data)
+    task, model, settings = _load(options.run, options.data, changed=options.set)
     source = task.source(options.split)
     values = measure(task, model, source, settings.train_config.eval_batch_size)
     for name, value in values.items():
         print(f"{options.split} {name}: {value:.6g}")
     if options.out is not None:
-        write_json(options.out, {"run": str(options.run), "split": options.split, **values})
+        facts = {"run": str(options.run), "split": options.split}
+        changed = {"set": list(options.set)} if options.set else {}
+        write_json(options.out, facts | changed | values)
     return 0
 
 
@@ -112,6 +116,8 @@ class Predict:
     out: Path | None = None
     """Where to write the predictions: .csv, .json, .jsonl or a format of the task (such as
     .conllu); standard output, as .jsonl, if absent."""
+    set: tuple[str, ...] = ()
+    """Other settings of the task than in training, as in temperature=0.5."""
 
 
 def predict(args: Sequence[str]) -> int:
@@ -119,7 +125,7 @@ def predict(args: Sequence[str]) -> int:
     options, further = _predict_options(args)
     if not options.input.exists():
         raise InputError(f"input: {options.input} does not exist")
-    task, model, _ = _load(options.run, None, with_data=False)
+    task, model, _ = _load(options.run, None, with_data=False, changed=options.set)
     task.predict_options = further
     if options.out is None:
         sys.stdout.write(_render(task.predict(model, options.input), None))
@@ -182,7 +188,9 @@ def _render(rows: Iterable[dict[str, Any]], out: Path | None, also: Sequence[str
     raise InputError(f"out: expected a name ending in {endings} or .jsonl, got {out}")
 
 
-def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any, Any, Any]:
+def _load(
+    path: Path, data: Path | None, *, with_data: bool = True, changed: Sequence[str] = ()
+) -> tuple[Any, Any, Any]:
     """The task, its best model in evaluation mode, and the settings of a run."""
     from lawful.training import RunFolder, load_weights
 
@@ -190,7 +198,7 @@ def _load(path: Path, data: Path | None, *, with_data: bool = True) -> tuple[Any
     checkpoint = run.checkpoint("best") or run.checkpoint("last")
     if checkpoint is None:
         raise InputError(f"run: {path} has no checkpoint yet")
-    settings = restore(run, data)
+    settings = restore(run, data, changed)
     task = settings.make_task()
     if data is not None or not with_data:
         state = run.path / "task_state.json"

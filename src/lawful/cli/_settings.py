@@ -117,8 +117,15 @@ def resolve(task_name: str, args: Sequence[str]) -> Settings:
     return settings
 
 
-def restore(run: RunFolder, data: Path | None = None) -> Settings:
-    """The settings of a finished or interrupted run, for evaluation and prediction."""
+def restore(run: RunFolder, data: Path | None = None, changed: Sequence[str] = ()) -> Settings:
+    """The settings of a finished or interrupted run, for evaluation and prediction.
+
+    Args:
+        run: The run.
+        data: Other data than it was trained on.
+        changed: Settings of the task that take another value, as "name=value"; several values of
+            one setting are divided by commas.
+    """
     stored = run.config()
     try:
         task_class = get_task(stored["task"])
@@ -127,9 +134,26 @@ def restore(run: RunFolder, data: Path | None = None) -> Settings:
             args += as_arguments(stored[part], run.path)
         args += ["--seed", str(stored["seed"]), "--model", stored["model"]]
         args += ["--data", str(data or stored["data"])]
+        args += _changes(changed, stored["task_config"], task_class.name)
     except (KeyError, TypeError) as error:
         raise InputError(f"run: {run.path / 'config.json'} lacks {error}") from None
     return _parse_all(task_class, stored["model"], args)
+
+
+def _changes(changed: Sequence[str], known: Mapping[str, Any], task: str) -> list[str]:
+    args: list[str] = []
+    for item in changed:
+        name, sign, value = item.partition("=")
+        name = name.strip("-").replace("-", "_")
+        if not sign or name not in known:
+            names = ", ".join(known)
+            raise InputError(f"set: expected name=value with one of {names} ({task}), got {item}")
+        if isinstance(known[name], bool):
+            args += as_arguments({name: value.lower() in ("true", "yes", "1")}, Path("set"))
+        else:
+            parts = value.split(",") if isinstance(known[name], list) else [value]
+            args += [f"--{name.replace('_', '-')}", *parts]
+    return args
 
 
 def _first_look(args: Sequence[str]) -> argparse.Namespace:

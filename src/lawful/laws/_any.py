@@ -50,7 +50,7 @@ def _to_double(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_to_double(v) for v in value)
     if hasattr(value, "to"):
-        return value.to(torch.float64)
+        return value.to(dtype=torch.float64)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from lawful.models._attention import AttentiveLSTMConfig as AttentiveLSTMConfig
 from lawful.models._attention import AttentiveLSTMModel as AttentiveLSTMModel
+from lawful.models._common import valid_steps as valid_steps
 from lawful.models._entailment import EntailmentConfig as EntailmentConfig
 from lawful.models._entailment import EntailmentModel as EntailmentModel
 from lawful.models._entailment import HardParentEntailmentConfig as HardParentEntailmentConfig
@@ -43,8 +44,10 @@ from lawful.models._sab import Recalling as Recalling
 from lawful.models._sab import SABModel as SABModel
 from lawful.models._sab import SABModelConfig as SABModelConfig
 from lawful.models._search import beam_search as beam_search
+from lawful.models._specs import Carried as Carried
 from lawful.models._specs import InputSpec as InputSpec
 from lawful.models._specs import OutputSpec as OutputSpec
+from lawful.models._specs import Streaming as Streaming
 from lawful.models._tagger import CRFTaggerConfig as CRFTaggerConfig
 from lawful.models._tagger import SoftmaxTaggerConfig as SoftmaxTaggerConfig
 from lawful.models._tagger import Tagger as Tagger
@@ -79,6 +82,7 @@ __all__ = [
     "BiaffineParser",
     "BinaryChainConfig",
     "CRFTaggerConfig",
+    "Carried",
     "Completion",
     "ConvOrthogonalConfig",
     "ConvUnitaryConfig",
@@ -115,6 +119,7 @@ __all__ = [
     "SimpleEntailmentConfig",
     "SimpleTransducerConfig",
     "SoftmaxTaggerConfig",
+    "Streaming",
     "TagScores",
     "Tagger",
     "TiedViTInpainterConfig",
@@ -138,4 +143,5 @@ __all__ = [
     "build_forecaster",
     "build_inpainter",
     "build_sequence_model",
+    "valid_steps",
 ]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from lawful.models._common import Readout, StepEncoder, check_count, check_positive, factory
-from lawful.models._specs import InputSpec, OutputSpec
+from lawful.models._specs import Carried, InputSpec, OutputSpec
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class AttentiveLSTMConfig:
     step; without it all steps attend at once."""
     embedding: int = 0
     """Width of learned token vectors; 0 feeds tokens one-hot."""
+    context: int = 0
+    """Earlier states kept where a sequence is read in pieces; 0 keeps all."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes."""
         check_positive(hidden=self.hidden)
-        check_count(embedding=self.embedding)
+        check_count(embedding=self.embedding, context=self.context)
 
 
 class AttentiveLSTMModel(nn.Module):
@@ -72,24 +74,42 @@ class AttentiveLSTMModel(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """(B, size) or (B, T, size), as the task wants; see `InputSpec` for ``x``."""
-        x = self.encoder(x, lengths)
-        states = self._with_feedback(x) if self.config.feedback else self._at_once(x)
-        out: Tensor = self.readout(states, lengths)
+        out: Tensor = self.readout(self._read(self.encoder(x, lengths))[0], lengths)
         return out
 
-    def _at_once(self, x: Tensor) -> Tensor:
-        h = self.rnn(x)[0]  # (B, T, n)
-        memory = torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], dim=1)
-        # Key j is the state after step j-1: the causal mask lets step t read keys 0..t.
-        recalled = scaled_dot_product_attention(
-            self.query(h), self.key(memory), memory, is_causal=True
-        )
-        return torch.cat([h, recalled], dim=-1)
+    def stream(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Reads the next steps of sequences; see `Streaming`.
 
-    def _with_feedback(self, x: Tensor) -> Tensor:
-        zero = x.new_zeros(x.shape[0], self.config.hidden)
-        h, c = zero, zero
-        memory, keys, outputs = [zero], [self.key(zero)], []
+        The state is (h, c, memories): the last ``context`` states, or all.
+        """
+        states, (h, c, memory) = self._read(self.encoder(x), state)
+        memory = memory[:, -self.config.context :] if self.config.context else memory
+        return self.readout(states), (h, c, memory)
+
+    def _read(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        if not state:
+            zero = x.new_zeros(x.shape[0], 1, self.config.hidden)
+            state = (zero[:, 0][None], zero[:, 0][None], zero)
+        return self._with_feedback(x, state) if self.config.feedback else self._at_once(x, state)
+
+    def _at_once(self, x: Tensor, state: Carried) -> tuple[Tensor, Carried]:
+        h, last = self.rnn(x, state[:2])  # (B, T, n)
+        past = state[2].shape[1]
+        memory = torch.cat([state[2], h], dim=1)
+        # With one memory before them, step t reads memories 0..t, as a causal mask says.
+        mask = None
+        if past > 1:
+            mask = torch.ones(h.shape[1], memory.shape[1] - 1, dtype=torch.bool, device=h.device)
+            mask = mask.tril(past - 1)
+        recalled = scaled_dot_product_attention(
+            self.query(h), self.key(memory[:, :-1]), memory[:, :-1], mask, is_causal=mask is None
+        )
+        return torch.cat([h, recalled], dim=-1), (*last, memory)
+
+    def _with_feedback(self, x: Tensor, state: Carried) -> tuple[Tensor, Carried]:
+        h, c = state[0][0], state[1][0]
+        memory, outputs = list(state[2].unbind(1)), []
+        keys = [self.key(m) for m in memory]
         for step in x.unbind(1):
             _, (top, cell) = self.rnn(step[:, None], (h[None], c[None]))
             h, c = top[0], cell[0]
@@ -100,4 +120,4 @@ class AttentiveLSTMModel(nn.Module):
             memory.append(h)
             keys.append(self.key(h))
             outputs.append(torch.cat([h, s], dim=-1))
-        return torch.stack(outputs, dim=1)
+        return torch.stack(outputs, dim=1), (h[None], c[None], torch.stack(memory, dim=1))

@@ -15,7 +15,7 @@ from lawful.models._common import (
     check_share,
     factory,
 )
-from lawful.models._specs import InputSpec, OutputSpec
+from lawful.models._specs import Carried, InputSpec, OutputSpec
 
 Phase = Literal["start", "end"]
 
@@ -107,15 +107,20 @@ class LSTMModel(nn.Module):
         )
         self.readout = Readout(config.hidden, outputs, config.dropout, device, dtype)
 
-    def states(self, x: Tensor) -> Tensor:
-        """Hidden states (B, T, hidden) of encoded inputs (B, T, D)."""
-        out: Tensor = self.rnn(x)[0]
-        return out
+    def states(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Hidden states (B, T, hidden) of encoded inputs (B, T, D), and (h, c) after them."""
+        out, last = self.rnn(x, state or None)
+        return out, last
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """(B, size) or (B, T, size), as the task wants; see `InputSpec` for ``x``."""
-        out: Tensor = self.readout(self.states(self.encoder(x, lengths)), lengths)
+        out: Tensor = self.readout(self.states(self.encoder(x, lengths))[0], lengths)
         return out
+
+    def stream(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Reads the next steps of sequences; see `Streaming`. The state is (h, c)."""
+        states, state = self.states(self.encoder(x), state)
+        return self.readout(states), state
 
 
 class TruncatedLSTMModel(LSTMModel):
@@ -127,12 +132,14 @@ class TruncatedLSTMModel(LSTMModel):
 
     config: TruncatedLSTMConfig
 
-    def states(self, x: Tensor) -> Tensor:
-        """Hidden states (B, T, hidden); the gradient of each reaches back to the last cut."""
-        state: tuple[Tensor, Tensor] | None = None
+    def states(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Hidden states (B, T, hidden); the gradient of each reaches back to the last cut.
+
+        Blocks are counted from the start of ``x``, and its start is a cut.
+        """
         blocks = []
         for start, stop in truncation_blocks(x.shape[1], self.config.k_trunc, self.config.phase):
-            out, (h, c) = self.rnn(x[:, start:stop], state)
-            state = (h.detach(), c.detach())
+            state = tuple(s.detach() for s in state)
+            out, state = self.rnn(x[:, start:stop], state or None)
             blocks.append(out)
-        return torch.cat(blocks, dim=1)
+        return torch.cat(blocks, dim=1), state

@@ -6,7 +6,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from lawful.memory import SAB
+from lawful.kernels.sab import SABState
+from lawful.memory import SAB, StackedState
 from lawful.models._common import (
     Readout,
     StepEncoder,
@@ -14,7 +15,7 @@ from lawful.models._common import (
     check_positive,
     check_share,
 )
-from lawful.models._specs import InputSpec, OutputSpec
+from lawful.models._specs import Carried, InputSpec, OutputSpec
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SABModelConfig:
     hidden: int = 128
     """Width of the state."""
     k_top: int = 5
-    """Memories recalled at each step, at most."""
+    """Memories recalled at each step, at most; 0 for all of them (dense attention)."""
     k_att: int = 1
     """Store the state after every so many steps."""
     k_trunc: int = 5
@@ -49,6 +50,14 @@ class SABModelConfig:
     """Recalls in a row that credit may pass through."""
     recall_scale: float | None = None
     """Factor of the recalled state before it is added; below 1 bounds the state's growth."""
+    normaliser: Literal["relu", "softmax"] | None = None
+    """Weights of what is recalled: excess over the threshold, or a softmax over the best."""
+    margin: float | None = None
+    """Added to each excess, so that small differences of scores have bounded derivatives."""
+    small_memory: Literal["shift", "softmax", "raw"] | None = None
+    """Weights while there are no more than k_top memories, so always for dense attention."""
+    init_memory: Literal["empty", "zero"] | None = None
+    """Begin with no memory, or with a zero vector, so that a step may recall nothing."""
     max_memories: int | None = None
     """Most memories kept; the oldest leave first."""
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
@@ -64,7 +73,6 @@ class SABModelConfig:
         """Refuses impossible values; the layer checks the rest."""
         check_positive(
             hidden=self.hidden,
-            k_top=self.k_top,
             k_att=self.k_att,
             k_trunc=self.k_trunc,
             layers=self.layers,
@@ -73,7 +81,7 @@ class SABModelConfig:
             value = getattr(self, name)
             if value is not None:
                 check_positive(**{name: value})
-        check_count(embedding=self.embedding)
+        check_count(embedding=self.embedding, k_top=self.k_top)
         if self.mental_updates is not None:
             check_count(mental_updates=self.mental_updates)
         check_share(dropout=self.dropout)
@@ -87,9 +95,16 @@ class SABModelConfig:
             "mental_updates",
             "hops",
             "recall_scale",
+            "normaliser",
+            "margin",
+            "small_memory",
+            "init_memory",
             "max_memories",
         )
         return {n: getattr(self, n) for n in names if getattr(self, n) is not None}
+
+
+ALL = 1 << 20  # more memories than any sequence stores
 
 
 @runtime_checkable
@@ -132,7 +147,7 @@ class SABModel(nn.Module):
         self.rnn = SAB(
             self.encoder.size,
             config.hidden,
-            config.k_top,
+            config.k_top or ALL,
             config.k_att,
             config.k_trunc,
             cell=config.cell,
@@ -151,6 +166,18 @@ class SABModel(nn.Module):
         states, _ = self.rnn(self.encoder(x, lengths), lengths=lengths)
         out: Tensor = self.readout(states, lengths)
         return out
+
+    def stream(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Reads the next steps of sequences; see `Streaming`.
+
+        The state is that of the layers, as plain tensors. In training, the keys of carried
+        memories are made anew by the present weights.
+        """
+        carried = _from_tensors(state, len(self.rnn.layers))
+        if carried is not None and self.training:
+            carried = self.rnn.rekey(carried)
+        states, new = self.rnn(self.encoder(x), carried)
+        return self.readout(states), _to_tensors(new)
 
     @torch.no_grad()
     def recalled(self, x: Tensor) -> Tensor:
@@ -182,3 +209,23 @@ class SABModel(nn.Module):
         """
         credit: Tensor = self.rnn.credit_map(x.shape[1], self.encoder(x).detach())
         return credit
+
+
+_FIELDS = ("memory", "keys", "counts", "stamps", "saliency", "steps")
+
+
+def _to_tensors(state: SABState | StackedState) -> Carried:
+    layers = (state,) if isinstance(state, SABState) else state
+    return tuple(t for s in layers for t in (*s.recurrent, *(getattr(s, name) for name in _FIELDS)))
+
+
+def _from_tensors(state: Carried, layers: int) -> SABState | StackedState | None:
+    if not state:
+        return None
+    size = len(state) // layers
+    parts = []
+    for start in range(0, len(state), size):
+        own = state[start : start + size]
+        recurrent = size - len(_FIELDS)
+        parts.append(SABState(own[:recurrent], *own[recurrent:]))
+    return parts[0] if layers == 1 else StackedState(parts)

@@ -11,12 +11,13 @@ from lawful.errors import expected
 from lawful.models._common import (
     Readout,
     StepEncoder,
+    check_count,
     check_positive,
     check_share,
     factory,
     valid_steps,
 )
-from lawful.models._specs import InputSpec, OutputSpec
+from lawful.models._specs import Carried, InputSpec, OutputSpec
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class TransformerConfig:
     """How a step knows its place; "learned" has a table and so a longest sequence."""
     max_length: int = 1024
     """Longest sequence for learned positions, where the task does not fix the length."""
+    context: int = 0
+    """Earlier steps read again where a sequence is read in pieces (causal only); 0 for all."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes."""
@@ -50,6 +53,7 @@ class TransformerConfig:
             max_length=self.max_length,
         )
         check_share(dropout=self.dropout)
+        check_count(context=self.context)
         if self.width % self.heads:
             raise expected("width", f"a multiple of heads ({self.heads})", self.width)
 
@@ -129,6 +133,21 @@ class TransformerModel(nn.Module):
         h = self.blocks(h, mask, padding, is_causal=self.config.causal)
         out: Tensor = self.readout(h, lengths)
         return out
+
+    def stream(self, x: Tensor, state: Carried = ()) -> tuple[Tensor, Carried]:
+        """Reads the next steps of sequences; see `Streaming`.
+
+        The state is the last ``context`` inputs, or all: they are read again, in front of ``x``,
+        and places are counted from the first of them.
+
+        Raises:
+            InputError: The model is not causal, so that later steps would change earlier outputs.
+        """
+        if not self.config.causal:
+            raise expected("causal", "True, to read in pieces", False)
+        whole = torch.cat([*state, x], dim=1)
+        kept = whole[:, -self.config.context :] if self.config.context else whole
+        return self(whole)[:, -x.shape[1] :], (kept,)
 
     def _places(self, steps: int) -> Tensor:
         if self.positions is None:

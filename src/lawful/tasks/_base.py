@@ -158,6 +158,16 @@ class Task(ABC, Generic[C]):
         measured on other data: `load` must then read the data by what was restored.
         """
 
+    def progress(self) -> dict[str, Any]:
+        """What training carries from update to update beside the model: plain values and tensors.
+
+        It is part of every checkpoint.
+        """
+        return {}
+
+    def load_progress(self, state: dict[str, Any]) -> None:  # nothing to restore
+        """Restores what `progress` returned, when a run is resumed."""
+
 
 def batches(source: Source, size: int, *, by_length: bool = False) -> Iterable[Batch]:
     """All examples of a source, ``size`` at a time, the last batch smaller.

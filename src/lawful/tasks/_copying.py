@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from lawful.errors import InputError, expected
-from lawful.models import InputSpec, OutputSpec
+from lawful.models import InputSpec, OutputSpec, valid_steps
 from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split, batches
 from lawful.tasks._generated import NOMINAL_EPOCH, Generated
 from lawful.tasks._random import STREAMS, below, words
@@ -20,6 +21,8 @@ from lawful.tasks.exhibits import Curves, Exhibit, Table, Text
 DIGITS = 10  # to be recalled
 SYMBOLS = 8  # 1..8
 BLANK, MARKER = 0, 9
+GROWN_AT_ONCE = 2048  # training sequences of one T, while T grows
+PASS = 1 << 16  # steps of all rows that a measurement takes at once: bounds its memory
 Layout = Literal["released", "paper"]
 
 
@@ -37,6 +40,14 @@ class CopyingConfig:
     step, as the authors' code does; the latter learns far more slowly."""
     eval_blanks: int = 0
     """T of the test sequences, to measure transfer to other lengths; 0 for the same as trained."""
+    also_blanks: tuple[int, ...] = ()
+    """Further T that the test measures: their accuracies appear as accuracy_T."""
+    also_size: int = 256
+    """Test sequences of each T of also_blanks."""
+    start_blanks: int = 0
+    """Train with a growing silence: T of the first sequences; 0 for the same T throughout."""
+    grow_over: int = 300_000
+    """With start_blanks: training sequences over which T grows, evenly, to its full length."""
     valid_size: int = 512
     """Validation sequences, drawn apart from the training ones."""
     test_size: int = 2048
@@ -44,10 +55,18 @@ class CopyingConfig:
 
     def __post_init__(self) -> None:
         """Refuses impossible values."""
-        for name, least in (("blanks", 1), ("eval_blanks", 0), ("valid_size", 1), ("test_size", 1)):
-            if getattr(self, name) < least:
-                want = f"a whole number of at least {least}"
-                raise expected(name, want, getattr(self, name))
+        positive = ("blanks", "valid_size", "test_size", "also_size", "grow_over")
+        for names, least in ((positive, 1), (("eval_blanks", "start_blanks"), 0)):
+            for name in names:
+                if getattr(self, name) < least:
+                    want = f"a whole number of at least {least}"
+                    raise expected(name, want, getattr(self, name))
+        if min(self.also_blanks, default=1) < 1 or len(set(self.also_blanks)) < len(
+            self.also_blanks
+        ):
+            raise expected("also_blanks", "different whole numbers above 0", self.also_blanks)
+        if self.start_blanks > self.blanks:
+            raise expected("start_blanks", f"at most blanks ({self.blanks})", self.start_blanks)
 
 
 def copying_sequences(
@@ -101,19 +120,51 @@ class CopyingTask(SequenceTask[CopyingConfig]):
 
     def source(self, split: Split) -> Generated:
         """Endless training sequences; fixed validation and test sequences from other streams."""
-        config = self.config
-        blanks = (config.eval_blanks or config.blanks) if split == "test" else config.blanks
-        sizes = {"train": NOMINAL_EPOCH, "valid": config.valid_size, "test": config.test_size}
+        c = self.config
+        tested = c.test_size + c.also_size * len(c.also_blanks)
+        sizes = {"train": NOMINAL_EPOCH, "valid": c.valid_size, "test": tested}
 
         def make(indices: Sequence[int]) -> Batch:
-            return self._batch(STREAMS[split], indices, blanks)
+            blanks = [self._blanks(split, i) for i in indices]
+            if len(set(blanks)) <= 1:
+                batch = self._batch(STREAMS[split], indices, blanks[0] if blanks else c.blanks)
+            else:
+                batch = self._mixed(STREAMS[split], indices, blanks)
+            if split == "test" and c.also_blanks:
+                batch["also"] = torch.tensor([self._also(i) for i in indices])
+            return batch
 
         return Generated(make, sizes[split], endless=split == "train")
+
+    def _blanks(self, split: Split, index: int) -> int:
+        """T of an example."""
+        c = self.config
+        if split == "test":
+            return self._also(index) or c.eval_blanks or c.blanks
+        if split == "train" and c.start_blanks:
+            done = min(index // GROWN_AT_ONCE * GROWN_AT_ONCE / c.grow_over, 1.0)
+            return c.start_blanks + round(done * (c.blanks - c.start_blanks))
+        return c.blanks
+
+    def _also(self, index: int) -> int:
+        """Which T of ``also_blanks`` a test example is for; 0 for the test proper."""
+        c = self.config
+        which = (index - c.test_size) // c.also_size
+        return c.also_blanks[which] if 0 <= which < len(c.also_blanks) else 0
 
     def _batch(self, stream: int, indices: Sequence[int], blanks: int) -> Batch:
         digits = 1 + below(words(self.seed, stream, indices, DIGITS), SYMBOLS)
         x, y = copying_sequences(torch.from_numpy(digits), blanks, self.config.layout)
         return {"x": self._encode(x), "y": y}
+
+    def _mixed(self, stream: int, indices: Sequence[int], blanks: Sequence[int]) -> Batch:
+        """Sequences of several lengths, padded with blanks behind them, and "lengths"."""
+        rows = [self._batch(stream, [i], t) for i, t in zip(indices, blanks, strict=True)]
+        lengths = torch.tensor([row["y"].shape[1] for row in rows])
+        padded = {
+            k: pad_sequence([row[k][0] for row in rows], batch_first=True) for k in ("x", "y")
+        }
+        return padded | {"lengths": lengths}
 
     def _encode(self, x: Tensor) -> Tensor:
         return x if self.config.encoding == "tokens" else x[..., None].float()
@@ -122,7 +173,8 @@ class CopyingTask(SequenceTask[CopyingConfig]):
         """Symbols 0..9, as tokens or as one number."""
         c = self.config
         steps = c.blanks + 2 * DIGITS + (c.layout == "paper")
-        fixed = steps if c.eval_blanks in (0, c.blanks) else None
+        same = c.eval_blanks in (0, c.blanks) and not c.also_blanks and not c.start_blanks
+        fixed = steps if same else None
         if c.encoding == "tokens":
             return InputSpec("tokens", MARKER + 1, fixed)
         return InputSpec("values", 1, fixed)
@@ -134,8 +186,12 @@ class CopyingTask(SequenceTask[CopyingConfig]):
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Mean cross-entropy over all steps, in nats."""
         logits = run(model, batch)
-        hits = (logits.detach().argmax(-1) == batch["y"])[:, -DIGITS:].float()
-        loss = cross_entropy(logits.flatten(0, 1), batch["y"].flatten())
+        hits = _last((logits.detach().argmax(-1) == batch["y"]).float(), batch)
+        if "lengths" not in batch:
+            loss = cross_entropy(logits.flatten(0, 1), batch["y"].flatten())
+        else:
+            each = cross_entropy(logits.transpose(1, 2), batch["y"], reduction="none")
+            loss = each[valid_steps(batch["lengths"], each.shape[1])].mean()
         return loss, {"accuracy": hits.mean()}
 
     def evaluation(self) -> Evaluation:
@@ -149,7 +205,9 @@ class CopyingTask(SequenceTask[CopyingConfig]):
     def exhibits(self, model: nn.Module, split: Split = "test") -> list[Exhibit]:
         """Sequences, accuracy by position and by length, recall and credit."""
         model.eval()
-        batch = {k: v.to(place(model)) for k, v in self.source(split).batch(range(64)).items()}
+        count = min(64, self.config.test_size) if self.config.also_blanks else 64
+        batch = self.source(split).batch(range(count))
+        batch = {k: v.to(place(model)) for k, v in batch.items()}
         with torch.no_grad():
             said = run(model, batch).argmax(-1)
         views: list[Exhibit] = [
@@ -169,9 +227,13 @@ class CopyingTask(SequenceTask[CopyingConfig]):
         count = 0
         with torch.no_grad():
             for batch in batches(self.source(split), 256):
-                said = run(model, {"x": batch["x"].to(place(model))}).argmax(-1).cpu()
-                hits += (said == batch["y"])[:, -DIGITS:].sum(0)
-                count += len(said)
+                if "also" in batch:
+                    batch = _rows(batch, batch["also"] == 0)
+                for part in by_rows(batch):
+                    there = {k: v.to(place(model)) for k, v in part.items()}
+                    said = run(model, there).argmax(-1).cpu()
+                    hits += _last(said == part["y"], part).sum(0)
+                    count += len(said)
         shares = (hits / count).tolist()
         rows = [(i, share) for i, share in enumerate(shares, 1)] + [("all", sum(shares) / DIGITS)]
         note = f"{count} {split} sequences; guessing gives {1 / SYMBOLS:.3f}."
@@ -179,22 +241,32 @@ class CopyingTask(SequenceTask[CopyingConfig]):
 
     def _by_length(self, model: nn.Module) -> Curves:
         trained = self.config.blanks
-        lengths = sorted({max(1, trained // 2), trained, 2 * trained, 3 * trained, 4 * trained})
+        lengths = {max(1, trained // 2), trained, 2 * trained, 3 * trained, 4 * trained}
         x, y = [], []
-        for blanks in lengths:
-            batch = self._batch(STREAMS["show"], range(128), blanks)
+        for blanks in sorted(lengths | set(self.config.also_blanks)):
+            count = max(min(128, 2 * PASS // blanks), 16)
+            batch = self._batch(STREAMS["show"], range(count), blanks)
+            hits = []
             try:
-                with torch.no_grad():
-                    said = run(model, {"x": batch["x"].to(place(model))}).argmax(-1).cpu()
+                for part in by_rows(batch):
+                    with torch.no_grad():
+                        said = run(model, {"x": part["x"].to(place(model))}).argmax(-1).cpu()
+                    hits.append((said == part["y"])[:, -DIGITS:])
             except InputError:  # learned positions end
                 continue
             x.append(float(blanks))
-            y.append(float((said == batch["y"])[:, -DIGITS:].float().mean()))
-        guess = [1 / SYMBOLS] * len(x)
-        series = {"model": (x, y), "guessing": (x, guess)}
-        note = f"Trained at T = {trained}; 128 sequences each."
-        title = "Transfer to other lengths"
-        return Curves(title, series, "blanks T", "accuracy, last ten", note=note)
+            y.append(float(torch.cat(hits).float().mean()))
+        series = {"model": (x, y), "guessing": (x, [1 / SYMBOLS] * len(x))}
+        note = f"Trained at T = {trained}; 128 sequences each, fewer of the very long ones."
+        return Curves(
+            "Transfer to other lengths",
+            series,
+            "blanks T",
+            "accuracy, last ten",
+            log_x=max(lengths) < max(self.config.also_blanks, default=0),
+            note=note,
+            muted=["guessing"],
+        )
 
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
         """What the model recalls of each line of ten digits 1..8 in a text file."""
@@ -212,16 +284,52 @@ class CopyingTask(SequenceTask[CopyingConfig]):
             }
 
 
+def by_rows(batch: Batch, most: int = PASS) -> Iterator[Batch]:
+    """The batch, a few rows at a time, so that no pass takes many more than ``most`` steps."""
+    rows = max(most // max(batch["y"].shape[1], 1), 1)
+    for start in range(0, len(batch["y"]), rows):
+        yield {k: v[start : start + rows] for k, v in batch.items()}
+
+
+def _rows(batch: Batch, chosen: Tensor) -> Batch:
+    return {k: v[chosen] for k, v in batch.items()}
+
+
+def _last(values: Tensor, batch: Batch) -> Tensor:
+    """The last ten steps of each row (B, T): (B, 10)."""
+    if "lengths" not in batch:
+        return values[:, -DIGITS:]
+    back = torch.arange(-DIGITS, 0, device=values.device)
+    return values.gather(1, batch["lengths"][:, None] + back)
+
+
 def _measure(model: nn.Module, batch: Batch) -> dict[str, tuple[Tensor, int]]:
+    sums: dict[str, tuple[Tensor, int]] = {}
+    for part in by_rows(batch):
+        for name, (total, weight) in _measure_rows(model, part).items():
+            before, count = sums.get(name, (torch.zeros((), device=total.device), 0))
+            sums[name] = before + total, count + weight
+    return sums
+
+
+def _measure_rows(model: nn.Module, batch: Batch) -> dict[str, tuple[Tensor, int]]:
     logits, y = run(model, batch), batch["y"]
     each = cross_entropy(logits.transpose(1, 2), y, reduction="none")
-    hits = (logits.argmax(-1) == y)[:, -DIGITS:].sum()
-    last = each[:, -DIGITS:]
-    return {
-        "loss": (each.sum(), each.numel()),
-        "recall_loss": (last.sum(), last.numel()),
-        "accuracy": (hits, last.numel()),
-    }
+    hits = _last(logits.argmax(-1) == y, batch).sum(1)
+    last = _last(each, batch).sum(1)
+    lengths = batch.get("lengths", torch.full_like(hits, y.shape[1]))
+    each = each.masked_fill(~valid_steps(lengths, y.shape[1]), 0).sum(1)
+    also = batch.get("also", torch.zeros_like(hits))
+    found: dict[str, tuple[Tensor, int]] = {}
+    own = also == 0
+    if count := int(own.sum()):
+        found["loss"] = each[own].sum(), int(lengths[own].sum())
+        found["recall_loss"] = last[own].sum(), count * DIGITS
+        found["accuracy"] = hits[own].sum(), count * DIGITS
+    for blanks in sorted(set(also[~own].tolist())):
+        chosen = also == blanks
+        found[f"accuracy_{blanks}"] = hits[chosen].sum(), int(chosen.sum()) * DIGITS
+    return found
 
 
 def _samples(y: Tensor, said: Tensor, count: int = 10) -> Text:

@@ -13,6 +13,7 @@ _PLACES = {
     "copying": "lawful.tasks._copying:CopyingTask",
     "adding": "lawful.tasks._adding:AddingTask",
     "fields": "lawful.tasks.fields:FieldsTask",
+    "charlm": "lawful.tasks.charlm:CharLMTask",
     "tagging": "lawful.tasks.tagging:TaggingTask",
     "parsing": "lawful.tasks.parsing:ParsingTask",
     "transduction": "lawful.tasks.transduction:TransductionTask",

@@ -157,6 +157,7 @@ class Trainer:
             self.schedule.load_state_dict(state["schedule"])
             set_random_state(state["random"])
             self.at = Progression(**state["progression"])
+            self.task.load_progress(state.get("task", {}))
         if self.fabric.is_global_zero:
             self.run.keep_metrics_until(self.at.step)
             (self.run.path / "result.json").unlink(missing_ok=True)
@@ -282,6 +283,7 @@ class Trainer:
                 "schedule": self.schedule.state_dict(),
                 "random": random_state(),
                 "progression": vars(self.at),
+                "task": self.task.progress(),
             }
             if self.average is not None:
                 state["trained"] = self.model.state_dict()

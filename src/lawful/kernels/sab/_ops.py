@@ -68,7 +68,7 @@ class Rules(NamedTuple):
 def _shapes(x: Tensor, memory: Tensor, rules: Rules) -> tuple[int, int]:
     """Slots S of the log, and places K for selected memories."""
     slots = memory.shape[1] + (x.shape[1] + rules.k_att - 1) // rules.k_att
-    return slots, rules.k_top + 1 + _SLACK
+    return slots, min(rules.k_top + 1, slots) + _SLACK
 
 
 def _allocate(
