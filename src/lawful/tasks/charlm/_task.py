@@ -125,7 +125,8 @@ class CharLMTask(SequenceTask[CharLMConfig]):
     )
     Config = CharLMConfig
     models: ClassVar[Mapping[str, type[Any]]] = {
-        **SEQUENCE_MODELS,
+        # The lattice models do not read a stream in pieces.
+        **{k: v for k, v in SEQUENCE_MODELS.items() if not k.startswith("conv-")},
         "lstm-attention": CharAttentiveLSTMConfig,
         "transformer": CharTransformerConfig,
         "sab": CharSABConfig,
