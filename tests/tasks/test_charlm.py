@@ -23,7 +23,7 @@ from lawful.tasks.charlm._model import Carrier, LanguageModel, generate
 from lawful.tasks.charlm._sources import Pieces, Streams, Windows
 from lawful.tasks.charlm._text import cut, in_form, read_text
 from lawful.tasks.exhibits import Curves, Heatmap, Table, Text, load, save
-from lawful.training import evaluate, read_metrics
+from lawful.training import certify, evaluate, read_metrics
 
 SMALL = {
     "lstm": {"hidden": 8},
@@ -141,7 +141,8 @@ def test_forms_of_the_treebank():
         in_form("no it", "ptb-characters", "x")
 
 
-PTB = Path(os.environ.get("LAWFUL_TEST_DATA", "data")) / "ptb"
+ROOT = Path(__file__).parents[2]
+PTB = Path(os.environ.get("LAWFUL_TEST_DATA", ROOT.parent / "shared" / "data")) / "ptb"
 PTB_SHA = {
     "train": "e313d91425e06c4f0a8fb6e881dcce0c291f2a0e9f4dda54833069b122f91da9",
     "valid": "21661f63ec355085879458b6524644d4add5573541b4be14fb52ab2e2e995eb8",
@@ -546,3 +547,10 @@ def test_sab_carries_no_more_memories_than_it_may(tmp_path):
     for piece in batch["x"].split(20, 1):
         _, state = model(piece, *state)
     assert state[2].shape[1] <= 6
+
+
+def test_laws_hold_with_a_carried_state(tmp_path):
+    task = task_of("abcde " * 100, tmp_path, window=20, streams=4)
+    certificate = certify(task, net(task, "sab"), task.source("test"), 2)
+    assert not certificate.broken
+    assert "float64" in {row.law for row in certificate.rows if row.holds}

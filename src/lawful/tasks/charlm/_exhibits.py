@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lawful.models import Recalling
+from lawful.models import Carried, Recalling
 from lawful.tasks._base import Split, batches
 from lawful.tasks._sequence import place, recall_views
 from lawful.tasks.charlm._grammar import Probe, probes
@@ -47,14 +47,24 @@ def _sign(character: str) -> str:
 
 def _samples(task: "CharLMTask", model: nn.Module) -> Text:
     c, lines = task.config, []
-    opening = "\n" if "\n" in task.alphabet.characters else task.texts["train"][0]
-    prompt = torch.from_numpy(task.alphabet.encode(opening))[None].to(place(model))
+    prompt = _opening(task, model)
     for temperature in (0.5, 0.8, 1.0):
         generator = torch.Generator().manual_seed(c.sample_seed)
         said = generate(model, prompt, c.sample_length, temperature, generator, c.window)
         text = out_of_form(task.alphabet.decode(said[0].tolist()), c.form)
         lines += [f"temperature {temperature:g}", *_wrapped(text), ""]
-    return Text("Written by the model", lines[:-1], "From the start of a line.")
+    note = f"After {prompt.shape[1]} characters of the test text."
+    return Text("Written by the model", lines[:-1], note)
+
+
+def _opening(task: "CharLMTask", model: nn.Module) -> Tensor:
+    """The start of the test text (1, T), some windows long, up to the end of a line.
+
+    Models that were trained with carried state are at a loss where there is none.
+    """
+    text = task.texts["test"][: 3 * task.config.window]
+    codes = task.alphabet.encode(text[: text.rfind("\n") + 1] or text)
+    return torch.from_numpy(codes)[None].to(place(model))
 
 
 def _wrapped(text: str, width: int = 88) -> list[str]:
@@ -77,10 +87,10 @@ def _windows(task: "CharLMTask", split: Split, length: int, most: int) -> Tensor
     return torch.from_numpy(codes[: count * length].reshape(count, length))
 
 
-def _bits(task: "CharLMTask", model: nn.Module, x: Tensor, y: Tensor) -> Array:
+def _bits(task: "CharLMTask", model: nn.Module, x: Tensor, y: Tensor, state: Carried = ()) -> Array:
     found = []
     with torch.no_grad():
-        for start, logits in read(model, x, task.config.window):
+        for start, logits in read(model, x, task.config.window, state):
             want = y[:, start : start + logits.shape[1]]
             each = cross_entropy(logits.transpose(1, 2).float(), want, reduction="none")
             found.append(each.cpu() / LN2)
@@ -135,25 +145,29 @@ def _dearest(task: "CharLMTask", model: nn.Module, split: Split) -> Table:
 
 def _agreement(task: "CharLMTask", model: nn.Module, count: int = 400) -> Table:
     right: dict[str, list[bool]] = {}
+    state: Carried = ()
+    with torch.no_grad():
+        for piece in torch.split(_opening(task, model), task.config.window, 1):
+            _, state = model(piece, *state)
     for probe in probes(count):
         words = "0" if not probe.distance else "1 to 4" if probe.distance <= 4 else "5 and more"
-        right.setdefault(words, []).append(_agrees(task, model, probe))
+        right.setdefault(words, []).append(_agrees(task, model, probe, state))
     rows = [(k, len(v), float(np.mean(v))) for k, v in sorted(right.items())]
     note = (
-        "The model is given a sentence up to its verb; right is if the form that agrees with the "
-        "subject is the likelier one. Guessing gives 0.5."
+        "The model reads the start of the test text and a sentence up to its verb; right is if "
+        "the form that agrees with the subject is the likelier one. Guessing gives 0.5."
     )
     columns = ("words between subject and verb", "sentences", "right")
     return Table("Agreement of subject and verb", columns, rows, note)
 
 
-def _agrees(task: "CharLMTask", model: nn.Module, probe: Probe) -> bool:
+def _agrees(task: "CharLMTask", model: nn.Module, probe: Probe, state: Carried) -> bool:
     costs = []
     for verb in (probe.right, probe.wrong):
         # A blank or a full stop may follow the verb; the blank alone settles where it ends.
         codes = torch.from_numpy(task.alphabet.encode(f"\n{probe.start}{verb} "))[None]
         codes = codes.to(place(model))
-        bits = _bits(task, model, codes[:, :-1], codes[:, 1:])
+        bits = _bits(task, model, codes[:, :-1], codes[:, 1:], state)
         costs.append(bits[0, -len(verb) - 1 :].sum())
     return bool(costs[0] < costs[1])
 

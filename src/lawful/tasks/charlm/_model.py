@@ -69,9 +69,10 @@ class Carrier:
         self._kept = {int(row): (int(v[0]), tuple(v[1:])) for row, v in state.items()}
 
 
-def read(model: nn.Module, x: Tensor, window: int) -> Iterator[tuple[int, Tensor]]:
+def read(
+    model: nn.Module, x: Tensor, window: int, state: Carried = ()
+) -> Iterator[tuple[int, Tensor]]:
     """Reads texts (B, T) window by window with carried state: (start, logits) of each window."""
-    state: Carried = ()
     for start in range(0, x.shape[1], window):
         logits, state = model(x[:, start : start + window], *state)
         yield start, logits
