@@ -223,6 +223,8 @@ def test_an_exhibition_makes_a_record_and_a_page(tmp_path):
     ]
     assert second["figures"][0]["holds"] is False
     assert record["environment"]["torch"]
+    assert record["command"] == "lawful reproduce toy --quick --seeds 0"
+    assert str(tmp_path) not in json.dumps(record)
     page = (tmp_path / "report.html").read_text()
     assert "E1 · It holds" in page
     assert "shown" in page

@@ -144,7 +144,9 @@ def make_exhibition(shown: Exhibition, job: Job) -> Iterator[Demonstration]:
         "source": shown.source,
         "quick": job.quick,
         "seed": seed,
-        "environment": environment(),
+        "command": f"lawful reproduce {shown.name}{' --quick' if job.quick else ''} --seeds {seed}",
+        # Its own command names a folder of this machine.
+        "environment": {k: v for k, v in environment().items() if k != "command"},
         "demonstrations": [
             {
                 "key": made.key,
