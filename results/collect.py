@@ -34,7 +34,7 @@ def collect(run: Path, note: str = "") -> dict:
 def row(name: str, record: dict) -> str:
     """The record as a row of the table."""
     config, environment, result = record["config"], record["environment"], record["result"]
-    measures = ", ".join(f"{k} {v:.4f}" for k, v in result["test"].items() if k != "loss")
+    measures = ", ".join(f"{k} {_show(v)}" for k, v in result["test"].items() if k != "loss")
     minutes = result["seconds"] / 60
     commit = re.sub("[^0-9a-f].*", "", environment["commit"] or "?")[:10]
     cells = (
@@ -44,6 +44,10 @@ def row(name: str, record: dict) -> str:
         record.get("note", ""),
     )  # fmt: skip
     return "| " + " | ".join(str(c).replace("|", "/") for c in cells) + " |"
+
+
+def _show(value: float) -> str:
+    return f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
 def write_table(folder: Path) -> None:
