@@ -118,7 +118,10 @@ ADDING = Table(
     name="sab-adding",
     title="Adding with sparse attentive backtracking",
     source="Ke et al. 2018, adding",
-    text=f"Mean squared error of half the sum at T = 200; always answering the mean has 0.0417. {_SCALED}",
+    text=(
+        "Mean squared error of half the sum at T = 200; always answering the mean has 0.0417. "
+        f"{_SCALED}"
+    ),
     measures=[Measure("loss", "MSE", form="e")],
     rows=[
         Row("200-sab", "SAB, k_trunc 10, k_top 10",
