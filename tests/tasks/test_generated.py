@@ -268,7 +268,9 @@ def test_contract_of_the_class(name):
     assert cls.data_help
     assert cls.default_model in cls.models
     if issubclass(cls, SequenceTask):
-        assert list(cls.models) == list(SEQUENCE_MODELS)
+        # Text is read in pieces, which the lattice models do not do.
+        known = [m for m in SEQUENCE_MODELS if name != "charlm" or not m.startswith("conv-")]
+        assert list(cls.models) == known
     for kind, config in cls.models.items():
         if issubclass(cls, SequenceTask):
             assert issubclass(config, SEQUENCE_MODELS[kind])
