@@ -22,7 +22,7 @@ suppress_warnings = ["myst.xref_missing"]
 def _plain_stars_and_bars(app, what, name, obj, options, lines):
     """Docstrings write shapes as (*batch, N) and moduli as |z|; neither is markup."""
     for i, line in enumerate(lines):
-        if not line.lstrip().startswith((">>>", "...", ":")):
+        if not line.lstrip().startswith((">>>", "...")):
             line = re.sub(r"(?<![\\`*\w])(\*{1,2})(?=\w[\w.]*\b(?!\*))", r"\\\1", line)
             lines[i] = re.sub(r"(?<![\\`])\|", r"\\|", line)
 
