@@ -59,14 +59,14 @@ def check_data(made: Table | Exhibition, job: Job) -> None:
 def plan(table: Table, job: Job) -> list[tuple[Row, int, list[str]]]:
     """All runs of a job, a seed of every row before the next: row, seed, training arguments.
 
-    Runs of other rows and seeds that lie finished in the folder belong to the table as well.
+    The arguments leave out where the data lie. Runs of other rows and seeds that lie finished in
+    the folder belong to the table as well.
     """
     seeds = job.seeds or (table.quick_seeds if job.quick else table.seeds)
     wanted = [(row, seed) for seed in seeds for row in chosen_rows(table, job)]
     wanted += [pair for pair in _finished(table, job.folder) if pair not in wanted]
-    extra = [] if job.data is None else ["--data", str(job.data)]
     return [
-        (row, seed, [*row.command, *(row.quick if job.quick else ()), *extra, *job.more])
+        (row, seed, [*row.command, *(row.quick if job.quick else ()), *job.more])
         for row, seed in wanted
     ]
 
@@ -82,7 +82,7 @@ def _finished(table: Table, folder: Path) -> list[tuple[Row, int]]:
 
 
 def make_table(table: Table, job: Job, train: Train) -> tuple[int, Measured]:
-    """Trains what is missing; the record is written anew after every run.
+    """Trains what is missing; the record is written anew after every run, the pages at the end.
 
     Returns:
         0, or 130 where Ctrl-C stopped a run, and what has been measured.
@@ -90,41 +90,46 @@ def make_table(table: Table, job: Job, train: Train) -> tuple[int, Measured]:
     check_data(table, job)
     measured = Measured(table, job.quick)
     runs = plan(table, job)
+    given, told = ([], []) if job.data is None else (["--data", str(job.data)], ["--data", "DATA"])
+    code = 0
     for number, (row, seed, arguments) in enumerate(runs, 1):
         folder = job.folder / f"{row.key}-seed{seed}"
         print(f"[{number}/{len(runs)}] {row.title}, seed {seed}", flush=True)
-        code = train([*arguments, "--seed", str(seed), "--out", str(folder), "--resume"])
+        place = ["--seed", str(seed), "--out", str(folder), "--resume"]
+        code = train([*arguments, *given, *place])
         if code:
-            return code, measured
-        told = [a for a in arguments if job.data is None or a != str(job.data)]
-        told = [a if a != "--data" else "--data DATA" for a in told]
-        done = [*measured.runs.get(row.key, []), Run.read(folder, seed, told)]
+            break
+        done = [*measured.runs.get(row.key, []), Run.read(folder, seed, [*arguments, *told])]
         measured.runs[row.key] = sorted(done, key=lambda run: run.seed)
-        save_table(measured, job.folder)
-    return 0, measured
+        _save(measured, job.folder)
+    if measured.runs:
+        _draw(measured, job.folder)
+    return code, measured
 
 
-def save_table(measured: Measured, folder: Path) -> Path:
-    """Writes ``table.json``, ``table.md`` and the page; returns the page's path."""
+def _save(measured: Measured, folder: Path) -> None:
+    """Writes ``table.json`` and ``table.md``."""
     write_json(folder / "table.json", measured.record())
     scratch = folder / ".table.md.tmp"
     scratch.write_text(measured.markdown(), encoding="utf-8")
     scratch.replace(folder / "table.md")
+
+
+def _draw(measured: Measured, folder: Path) -> None:
+    """Draws ``report.html``, and ``runs.html`` which compares the runs."""
     table = measured.table
-    sections = [Section("Ours beside the paper's", table.text, [measured.exhibit()])]
-    folders = [run.folder for runs in measured.runs.values() for run in runs]
-    compare_report(folders, folder / "runs.html")
-    told = [[run.command, run.folder.name] for runs in measured.runs.values() for run in runs]
-    sections.append(
+    runs = [run for of_row in measured.runs.values() for run in of_row]
+    compare_report([run.folder for run in runs], folder / "runs.html")
+    commands = [[run.command, run.folder.name] for run in runs]
+    sections = [
+        Section("Ours beside the paper's", table.text, [measured.exhibit()]),
         Section(
             "How each was made",
             "runs.html beside this page compares the runs: learning curves, settings, time.",
-            [TableExhibit("Commands", ("command", "run folder"), told)],
-        )
-    )
-    return write_exhibition(
-        folder / "report.html", table.title, table.source, sections, "reproduction"
-    )
+            [TableExhibit("Commands", ("command", "run folder"), commands)],
+        ),
+    ]
+    write_exhibition(folder / "report.html", table.title, table.source, sections, "reproduction")
 
 
 def make_exhibition(shown: Exhibition, job: Job) -> Iterator[Demonstration]:
