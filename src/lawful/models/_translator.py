@@ -157,16 +157,18 @@ class TranslatorModel(nn.Module):
         """
         if isinstance(self.attention, SoftmaxAttention):
             return None
-        states, first = self.encode(source, lengths)
-        h = self.decoder(self.target(target), first)[0]
+        h, states = self._states(source, lengths, target)
         found = self.attention.distribution(h, states, lengths).marginals
         plain: Tensor = found if isinstance(found, Tensor) else found.unary[..., 1]
         return plain
 
     def _decode(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        return self.predict(*self._states(source, lengths, target), lengths)
+
+    def _states(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """States of the decoder (B, T, width) when it is fed ``target``, and of the source."""
         states, first = self.encode(source, lengths)
-        h = self.decoder(self.target(target), first)[0]
-        return self.predict(h, states, lengths)
+        return self.decoder(self.target(target), first)[0], states
 
     def penalty(self) -> Tensor:
         """The l2 penalty on the scores of neighbours; 0 without segmentation."""
