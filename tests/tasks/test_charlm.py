@@ -5,8 +5,6 @@ import gzip
 import hashlib
 import json
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +22,7 @@ from lawful.tasks.charlm._sources import Pieces, Streams, Windows
 from lawful.tasks.charlm._text import cut, in_form, read_text
 from lawful.tasks.exhibits import Curves, Heatmap, Table, Text, load, save
 from lawful.training import certify, evaluate, read_metrics
+from tests.published import published
 
 SMALL = {
     "lstm": {"hidden": 8},
@@ -141,8 +140,6 @@ def test_forms_of_the_treebank():
         in_form("no it", "ptb-characters", "x")
 
 
-ROOT = Path(__file__).parents[2]
-PTB = Path(os.environ.get("LAWFUL_TEST_DATA", ROOT.parent / "shared" / "data")) / "ptb"
 PTB_SHA = {
     "train": "e313d91425e06c4f0a8fb6e881dcce0c291f2a0e9f4dda54833069b122f91da9",
     "valid": "21661f63ec355085879458b6524644d4add5573541b4be14fb52ab2e2e995eb8",
@@ -150,9 +147,8 @@ PTB_SHA = {
 }
 
 
-@pytest.mark.skipif(not PTB.is_dir(), reason="needs Penn Treebank in $LAWFUL_TEST_DATA/ptb")
 def test_penn_treebank_characters_are_those_that_others_publish():
-    texts = read_texts(PTB, "ptb-words")
+    texts = read_texts(published("ptb"), "ptb-words")
     for part, text in texts.items():
         written = "".join(f"{c} " for c in text).encode()
         assert hashlib.sha256(written).hexdigest() == PTB_SHA[part]
