@@ -6,32 +6,20 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize(("name", "least"), [("tasks", 8), ("language-modelling", 7)])
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("tasks", 8),
+        ("language-modelling", 7),
+        ("forecasting-fields", 8),
+        ("question-answering", 3),
+        ("inference", 2),
+    ],
+)
 def test_the_guide(name, least):
     guide = Path(__file__).parents[2] / "docs" / "guide" / f"{name}.md"
     outcome = doctest.testfile(str(guide), module_relative=False)
     assert outcome.attempted > least
-    assert outcome.failed == 0
-
-
-def test_the_guide_of_fields():
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "forecasting-fields.md"
-    outcome = doctest.testfile(str(guide), module_relative=False)
-    assert outcome.attempted > 8
-    assert outcome.failed == 0
-
-
-def test_the_guide_of_questions():
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "question-answering.md"
-    outcome = doctest.testfile(str(guide), module_relative=False)
-    assert outcome.attempted > 3
-    assert outcome.failed == 0
-
-
-def test_the_guide_of_inference():
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "inference.md"
-    outcome = doctest.testfile(str(guide), module_relative=False)
-    assert outcome.attempted > 2
     assert outcome.failed == 0
 
 
