@@ -1,10 +1,9 @@
 """What can be reproduced, by name; each is imported when it is asked for."""
 
-import difflib
 import importlib
 from typing import TYPE_CHECKING
 
-from lawful.errors import expected
+from lawful.errors import unknown
 
 if TYPE_CHECKING:
     from lawful.reproduce._show import Exhibition
@@ -37,9 +36,7 @@ def get_reproduction(name: str) -> "Table | Exhibition":
         InputError: For an unknown name; it lists the known ones and the nearest.
     """
     if name not in _PLACES:
-        near = difflib.get_close_matches(name, _PLACES, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else "see `lawful reproduce`"
-        raise expected("reproduce", "one of " + ", ".join(_PLACES), repr(name), hint)
+        raise unknown("reproduce", REPRODUCTIONS, name, "see `lawful reproduce`")
     module, attribute = _PLACES[name].split(":")
     found: Table | Exhibition = getattr(importlib.import_module(module), attribute)
     return found

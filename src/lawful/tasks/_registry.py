@@ -1,11 +1,10 @@
 """Tasks by name; each is imported when it is asked for."""
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lawful.errors import expected
+from lawful.errors import unknown
 from lawful.tasks._base import Task
 
 _PLACES = {
@@ -56,7 +55,5 @@ def get_task(name: str) -> type[Task[Any]]:
         InputError: For an unknown name; it lists the known ones and the nearest.
     """
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else "see `lawful tasks`"
-        raise expected("task", "one of " + ", ".join(TASKS), repr(name), hint)
+        raise unknown("task", list(TASKS), name, "see `lawful tasks`")
     return TASKS[name]
