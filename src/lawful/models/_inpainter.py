@@ -128,6 +128,26 @@ class Inpainter(nn.Module, ABC):
             raise expected("hidden", f"booleans of shape {tuple(patches.shape[:2])}", got)
 
 
+class PlaceBias(nn.Module):
+    """Learned offsets of attention scores, one for each head and way from query to key."""
+
+    def __init__(self, heads: int, patches: PatchSpec, cls: bool, **made: Any) -> None:
+        super().__init__()
+        rows, columns = patches.rows, patches.columns
+        self.table = nn.Parameter(torch.zeros(heads, (2 * rows - 1) * (2 * columns - 1), **made))
+        y, x = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)
+        way = (y[None] - y[:, None] + rows - 1) * (2 * columns - 1) + (
+            x[None] - x[:, None] + columns - 1
+        )
+        self.register_buffer("way", way, persistent=False)
+        self.cls = cls
+
+    def forward(self) -> Tensor:
+        """Offsets (H, N', N'), [query, key]."""
+        found = self.table[:, self.way]
+        return nn.functional.pad(found, (1, 0, 1, 0)) if self.cls else found
+
+
 class EnergyInpainter(Inpainter):
     """Inpainter around an `lawful.energy.EnergyTransformer`; the last norm is its own layer norm.
 
@@ -152,6 +172,8 @@ class EnergyInpainter(Inpainter):
             config.settle_steps,
             config.step_size,
             step_rule=config.step_rule,
+            blocks=config.blocks,
+            adjacency_form="add",
             self_attention=config.self_attention,
             bias=config.bias,
             learn_beta=config.learn_beta,
@@ -160,6 +182,11 @@ class EnergyInpainter(Inpainter):
             device=device,
             dtype=dtype,
         )
+        self.offsets = None
+        if config.place_bias:
+            self.offsets = PlaceBias(
+                config.heads, patches, config.cls, **factory(device, dtype)
+            )
 
     @property
     def steps(self) -> int:
@@ -171,18 +198,23 @@ class EnergyInpainter(Inpainter):
         if steps is None and self.training and self.random_steps is not None:
             low, high = self.random_steps
             steps = int(torch.randint(low, high + 1, ()))
-        out: Tensor = self.body(tokens, steps=steps)
+        out: Tensor = self.body(tokens, adjacency=self._adjacency(), steps=steps)
         return out
 
     def all_states(self, tokens: Tensor, steps: int | None) -> tuple[Tensor, Tensor | None]:
         """All states (T+1, B, N', D) and energies (T+1, B)."""
-        found = self.body.settle(tokens, trajectory=True, steps=steps, langevin=False)
+        found = self.body.settle(
+            tokens, adjacency=self._adjacency(), trajectory=True, steps=steps, langevin=False
+        )
         assert found.trajectory is not None  # asked for
         return found.trajectory, found.energies
 
+    def _adjacency(self) -> Tensor | None:
+        return None if self.offsets is None else self.offsets()[None]
+
     def normalise(self, states: Tensor) -> Tensor:
         """The layer norm of the energy."""
-        out: Tensor = self.body.norm(states)
+        out: Tensor = self.body.blocks[-1].norm(states)
         return out
 
 

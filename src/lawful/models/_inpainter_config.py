@@ -47,6 +47,10 @@ class EnergyInpainterConfig(Ends):
     """Memories of the Hopfield network; 0 for as many as width."""
     settle_steps: int = 4
     """Steps down the energy T, all with the same weights."""
+    blocks: int = 1
+    """Energies with weights of their own, descended one after another, settle_steps each."""
+    place_bias: bool = False
+    """Add a learned offset to each attention score, for each head and way from query to key."""
     step_size: float = 0.4
     """Length of a step alpha."""
     step_rule: Literal["fixed", "learned", "certified", "backtracking"] = "fixed"
