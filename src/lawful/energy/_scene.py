@@ -112,8 +112,8 @@ def _adjacency(
     a = adjacency if per_head or extra < 1 else adjacency.unsqueeze(-3)
     if tuple(adjacency.shape[-2:]) != (n, n) or extra > len(batch) + 1:
         raise expected("adjacency", want, tuple(adjacency.shape))
-    if all(size == 1 for size in a.shape[:-3]) and a.shape[-3:-2] in ((), (1,), target[-3:-2]):
-        a = a.reshape(1, target[-3], n, n)  # shared by all samples
+    if extra == 0:
+        a = a.reshape(1, 1, n, n)
     else:
         try:
             a = a.expand(target).reshape(batch.numel(), *target[-3:])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lawful.energy import EnergyTransformer
+from lawful.energy import EnergyBlock, EnergyTransformer
 from lawful.errors import expected
 from lawful.models._common import factory
 from lawful.models._inpainter_config import (
@@ -23,7 +23,7 @@ class Completion(NamedTuple):
 
     completed: Tensor  # (B, N, P)
     path: Tensor  # (T+1, B, N, P): what would be read out before each step and at the end
-    energies: Tensor | None  # (T+1, B), for a network with an energy
+    energies: Tensor | None  # (T+1, B) of a network with an energy; (S, T+1, B) of S > 1 energies
     tokens: Tensor  # (B, N [+ 1], D): the states at the end, before the last norm
 
 
@@ -128,28 +128,10 @@ class Inpainter(nn.Module, ABC):
             raise expected("hidden", f"booleans of shape {tuple(patches.shape[:2])}", got)
 
 
-class PlaceBias(nn.Module):
-    """Learned offsets of attention scores, one for each head and way from query to key."""
-
-    def __init__(self, heads: int, patches: PatchSpec, cls: bool, **made: Any) -> None:
-        super().__init__()
-        rows, columns = patches.rows, patches.columns
-        self.table = nn.Parameter(torch.zeros(heads, (2 * rows - 1) * (2 * columns - 1), **made))
-        y, x = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)
-        way = (y[None] - y[:, None] + rows - 1) * (2 * columns - 1) + (
-            x[None] - x[:, None] + columns - 1
-        )
-        self.register_buffer("way", way, persistent=False)
-        self.cls = cls
-
-    def forward(self) -> Tensor:
-        """Offsets (H, N', N'), [query, key]."""
-        found = self.table[:, self.way]
-        return nn.functional.pad(found, (1, 0, 1, 0)) if self.cls else found
-
-
 class EnergyInpainter(Inpainter):
     """Inpainter around an `lawful.energy.EnergyTransformer`; the last norm is its own layer norm.
+
+    With several blocks what is read out along the way passes the norm of the last one.
 
     With ``random_steps`` and in training, each call draws its number of steps from torch's global
     generator.
@@ -173,7 +155,6 @@ class EnergyInpainter(Inpainter):
             config.step_size,
             step_rule=config.step_rule,
             blocks=config.blocks,
-            adjacency_form="add",
             self_attention=config.self_attention,
             bias=config.bias,
             learn_beta=config.learn_beta,
@@ -182,11 +163,6 @@ class EnergyInpainter(Inpainter):
             device=device,
             dtype=dtype,
         )
-        self.offsets = None
-        if config.place_bias:
-            self.offsets = PlaceBias(
-                config.heads, patches, config.cls, **factory(device, dtype)
-            )
 
     @property
     def steps(self) -> int:
@@ -198,24 +174,29 @@ class EnergyInpainter(Inpainter):
         if steps is None and self.training and self.random_steps is not None:
             low, high = self.random_steps
             steps = int(torch.randint(low, high + 1, ()))
-        out: Tensor = self.body(tokens, adjacency=self._adjacency(), steps=steps)
+        out: Tensor = self.body(tokens, steps=steps)
         return out
 
     def all_states(self, tokens: Tensor, steps: int | None) -> tuple[Tensor, Tensor | None]:
-        """All states (T+1, B, N', D) and energies (T+1, B)."""
-        found = self.body.settle(
-            tokens, adjacency=self._adjacency(), trajectory=True, steps=steps, langevin=False
-        )
-        assert found.trajectory is not None  # asked for
-        return found.trajectory, found.energies
-
-    def _adjacency(self) -> Tensor | None:
-        return None if self.offsets is None else self.offsets()[None]
+        """All states (S T + 1, B, N', D) and energies (T+1, B); (S, T+1, B) with S > 1 blocks."""
+        found = self.body.settle(tokens, trajectory=True, steps=steps, langevin=False)
+        path = found.trajectory
+        assert path is not None  # asked for
+        if len(self.body.blocks) > 1:  # (S, T+1, ...): each block starts where the last one ended
+            path = torch.cat([path[0], path[1:, 1:].flatten(0, 1)])
+        return path, found.energies
 
     def normalise(self, states: Tensor) -> Tensor:
-        """The layer norm of the energy."""
-        out: Tensor = self.body.blocks[-1].norm(states)
+        """The layer norm of the last energy."""
+        out: Tensor = self.last.norm(states)
         return out
+
+    @property
+    def last(self) -> EnergyBlock:
+        """The block that settles last."""
+        block = self.body.blocks[-1]
+        assert isinstance(block, EnergyBlock)
+        return block
 
 
 class ViTInpainter(Inpainter):
