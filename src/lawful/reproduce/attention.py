@@ -165,10 +165,10 @@ QA = Table(
         "(the paper says 1.0), of which the last tenth is held out. As in the paper, 20 "
         "initialisations are trained for each row; answers are those of the one that is best on "
         "held-out questions, chains a mean over the better half. Ours are trained side by side, "
-        "with 32 questions an update where the released code has one, at three times its rate where "
-        "no note says otherwise, and half of the chains' initialisations have a linear start of "
-        "ours. Chains of stories 7 and "
-        "8, whose number of supporting facts varies, are counted among questions with three."
+        "with 32 questions an update where the released code has one, at three times its rate "
+        "where no note says otherwise, and half of the chains' initialisations have a linear start "
+        "of ours. Chains of stories 7 and 8, whose number of supporting facts varies, are counted "
+        "among questions with three."
     ),
     measures=[
         Measure("accuracy", "answers", 100.0),
