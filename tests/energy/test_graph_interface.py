@@ -161,9 +161,20 @@ def test_noise_and_dropout_follow_the_generator(backend):
         assert torch.equal(run(0), build(step_rule=options.get("step_rule", "fixed"))(x, index))
 
 
-def test_dropout_keeps_the_mean_of_the_memories(backend):
-    model = build(dropout=0.25, steps=1, memories=4000)
-    assert len(model.hopfield.memories) == 4000
+def test_dropout_is_inverted_and_drawn_once():
+    """The mean of a step is that without dropout, and both forms of it agree."""
+    torch.manual_seed(0)
+    model, (x, index) = GraphEnergyTransformer(8, 2, 3, 4000, 2, dropout=0.25), network()
+    found = []
+    for backend in ("reference", "auto"):
+        generator = torch.Generator().manual_seed(0)
+        found.append(model.settle(x, index, generator=generator, backend=backend))
+        y, e = found[-1].tokens, found[-1].energies
+        (slope,) = torch.autograd.grad(y.square().sum() + e.sum(), model.hopfield.memories)
+        found[-1] = (y, e, slope)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    moved, plain = found[0][0] - x, model.eval()(x, index) - x
+    assert 0 < (moved - plain).norm() / plain.norm() < 0.1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
