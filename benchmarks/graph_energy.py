@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from _harness import Contestant, Row, copy_gbps, race, report
 from torch import Tensor, nn
 
+from _harness import Contestant, Row, copy_gbps, race, report
 from lawful.energy import Edges, GraphEnergyTransformer
 
 TOLOKERS = (11_758, 519_000)
@@ -35,6 +35,7 @@ class MessagePassing(nn.Module):
         self.model, self.step_size = model, step_size
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """One step (N, D)."""
         norm, attention = self.model.norm, self.model.attention
         source, target = edge_index
         g = F.layer_norm(x, x.shape[-1:], eps=norm.eps) * norm.gamma + norm.delta
