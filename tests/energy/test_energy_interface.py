@@ -289,11 +289,15 @@ def test_threads_change_nothing_but_rounding(backend):
 def test_exports_and_doctests():
     assert sorted(lawful.energy.__all__) == [
         "ConvexPotential",
+        "Edges",
         "EnergyAttention",
         "EnergyBlock",
         "EnergyLayerNorm",
         "EnergyTerm",
         "EnergyTransformer",
+        "GRAPH_LAWS",
+        "GraphEnergyAttention",
+        "GraphEnergyTransformer",
         "HopfieldNetwork",
         "PublishedImageModel",
         "Settled",
