@@ -225,7 +225,7 @@ def _first_bad(place: _Place, part: str, data: bytes, kind: Any) -> InputError:
 
 
 def _line(place: _Place, part: str, row: int) -> str:
-    """"path:line" of a row of numbers; blank lines count as lines, not as rows."""
+    """The place path:line of a row of numbers; blank lines count as lines, not as rows."""
     data = _bytes(place, part) or b""
     lines = [i for i, line in enumerate(data.splitlines(), 1) if line.strip()]
     return f"{place.path(part)}:{lines[int(row)]}"
