@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lawful.energy import GraphEnergyTransformer
+from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
 
@@ -275,6 +275,27 @@ class EnergyGraphModel(nn.Module):
         weights = None if self.weights is None else self.weights(x, edge_index, features)
         x = self.settle(x, edge_index, weights, batch)
         return self._read(self.norm(x), g)
+
+    @torch.no_grad()
+    def explain(self, g: Graphs) -> tuple[Tensor, Tensor]:
+        """What the network looks at, by the last block at the nodes as they end.
+
+        Returns:
+            How much the extra node of each graph attends to each node (N,), mean of the heads;
+            and each node's share of the energy of attention (N,).
+        """
+        x, edge_index, features, batch = self._laid_out(g)
+        weights = None if self.weights is None else self.weights(x, edge_index, features)
+        x = self.settle(x, edge_index, weights, batch)
+        block: Any = self.settle.blocks[-1]
+        at, nodes = block.norm(x), len(g.x)
+        edges = Edges.of(edge_index, len(x))
+        source, target = edges.edge_index
+        read = block.attention.weights(at, edges, weights).mean(-1)
+        seen = (target >= nodes) & (source < nodes)
+        attention = read.new_zeros(nodes).index_add(0, source[seen], read[seen])
+        energy: Tensor = block.attention.node_energy(at, edges, weights)
+        return attention, energy[:nodes]
 
     def _read(self, x: Tensor, g: Graphs) -> Tensor:
         nodes, extra = x[: len(g.x)], x[len(g.x) :]
