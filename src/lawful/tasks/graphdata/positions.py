@@ -162,4 +162,5 @@ def _sparse(size: int, source: Ints, target: Ints, wanted: int) -> Floats:
 
 def _argmax(values: Floats) -> npt.NDArray[np.intp]:
     """The first row, in each column, that comes within rounding of the largest."""
-    return (values >= values.max(0) * (1 - 1e-6)).argmax(0)
+    first: npt.NDArray[np.intp] = (values >= values.max(0) * (1 - 1e-6)).argmax(0)
+    return first

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lawful.tasks.exhibits import Array
 from lawful.tasks.graphdata._graphs import Floats, Ints
@@ -82,5 +81,5 @@ def picture(count: int, edges: Ints, strength: Floats) -> Array:
         colour: Any = tuple(((1 - value) * _LOW + value * _HIGH).astype(int).tolist())
         pen.ellipse((x - r, y - r, x + r, y + r), fill=colour, outline=(70, 70, 70), width=_SMOOTH)
     small = ground.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-    pixels: npt.NDArray[np.float32] = np.asarray(small, np.float32) / 255
+    pixels: Array = np.asarray(small, np.float32) / 255
     return pixels

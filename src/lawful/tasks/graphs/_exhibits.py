@@ -27,7 +27,9 @@ def graph_exhibits(task: "GraphsTask", model: nn.Module, split: Split) -> list[E
     said, true = chances.argmax(1), task.classes[part.members]
     titles = task.facts.titles
     result: list[Exhibit] = [
-        _by_class(titles, true, said, f"The {split} part: fold {task.fold} of {task.config.folds}."),
+        _by_class(
+            titles, true, said, f"The {split} part: fold {task.fold} of {task.config.folds}."
+        ),
         _confusion(titles, true, said),
         _data(task),
     ]
@@ -102,7 +104,9 @@ def _drawn(task: "GraphsTask", model: nn.Module, part: Members, chances: Array) 
     batch = to_device(part.batch(chosen.tolist()), _device(model))
     if not isinstance(model, EnergyGraphModel):
         plain = np.full(len(batch["batch"]), 0.4)
-        return [Images("Graphs, the surest mistakes first", _pictures(batch, plain), captions, good)]
+        return [
+            Images("Graphs, the surest mistakes first", _pictures(batch, plain), captions, good)
+        ]
     attention, energy = model.explain(graphs_of(batch))
     return [
         Images(

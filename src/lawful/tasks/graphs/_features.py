@@ -107,9 +107,9 @@ class Facts:
             InputError: Something is missing.
         """
         try:
-            parts = [_part(state[k]) for k in ("nodes", "edges")]
+            nodes, edges = _part(state["nodes"]), _part(state["edges"])
             classes, names = tuple(state["classes"]), tuple(state["names"])
-            return cls(classes, *parts, int(state["degrees"]), names)
+            return cls(classes, nodes, edges, int(state["degrees"]), names)
         except (KeyError, TypeError) as error:
             raise InputError(f"task state: expected the facts of graphs, lacks {error}") from error
 

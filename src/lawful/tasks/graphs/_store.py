@@ -87,8 +87,14 @@ class Members:
 
 def graphs_of(batch: Batch) -> Graphs:
     """What the networks read of a batch."""
-    names = ("x", "edge_index", "edge_attr", "batch", "positions")
-    return Graphs(*(batch[n] for n in names), len(batch["y"]))
+    return Graphs(
+        batch["x"],
+        batch["edge_index"],
+        batch["edge_attr"],
+        batch["batch"],
+        batch["positions"],
+        len(batch["y"]),
+    )
 
 
 def _colours(labels: Ints | None, rows: int) -> Tensor:

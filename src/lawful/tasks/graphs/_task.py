@@ -143,7 +143,7 @@ class GraphsTask(Task[GraphsConfig]):
             degree_cap=c.degree_cap,
             names=names,
         )
-        self._store: Store | None = None
+        self._stores: dict[Encoding, Store] = {}
 
     @property
     def fold(self) -> int:
@@ -160,10 +160,9 @@ class GraphsTask(Task[GraphsConfig]):
     def store(self) -> Store:
         """All graphs as tensors, with the positions that the model last built wants."""
         wanted = getattr(self, "encoding", Encoding())
-        if self._store is None or self._made_for != wanted:
-            self._store = Store(self.graphs, self.facts, wanted, self.classes)
-            self._made_for = wanted
-        return self._store
+        if wanted not in self._stores:
+            self._stores = {wanted: Store(self.graphs, self.facts, wanted, self.classes)}
+        return self._stores[wanted]
 
     def source(self, split: Split) -> Members:
         """The graphs of a part."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
 from lawful.errors import InputError
 from lawful.models import WLConfig, WLModel, histogram, refine
@@ -24,7 +25,8 @@ def logits_of(model: Any, batch: Batch) -> torch.Tensor:
 def fitted(config: WLConfig, task: "GraphsTask") -> WLModel:
     """The machine with the best validation accuracy; the smallest depth and penalty of several.
 
-    It is trained on the training part only, and the test part is not looked at.
+    One machine for each class against the others, with squared hinges, on features of norm 1. It
+    is trained on the training part only, and the test part is not looked at.
 
     Raises:
         InputError: scikit-learn is not installed.
@@ -45,8 +47,19 @@ def fitted(config: WLConfig, task: "GraphsTask") -> WLModel:
             score = float(machine.score(rows[1], batches[1]["y"].numpy()))
             if best is None or score > best[0]:
                 best = (score, machine, vocabulary, depth)
-    assert best is not None
-    return _as_model(*best[1:], classes=len(task.facts.classes))
+    assert best is not None  # there is at least one depth and penalty
+    model = _as_model(*best[1:], classes=len(task.facts.classes))
+    _calibrate(model, batches[1])
+    return model
+
+
+def _calibrate(model: WLModel, valid: Batch) -> None:
+    """Sets the scale of the margins, in 2^-8..2^4, by the validation part's loss."""
+    with torch.no_grad():
+        margins = logits_of(model, valid)
+        scales = 2 ** torch.arange(-8.0, 4.5, 0.5)
+        losses = torch.stack([cross_entropy(s * margins, valid["y"]) for s in scales])
+        model.scale.copy_(scales[losses.argmin()])
 
 
 def _counts(levels: list[torch.Tensor], batch: Batch, vocabulary: torch.Tensor) -> Any:
@@ -69,7 +82,7 @@ def _machine(rows: Any, classes: Any, penalty: float) -> Any:
     except ImportError as error:
         hint = 'pip install "lawful[train]"'
         raise InputError(f"model: wl needs scikit-learn; {hint}") from error
-    machine = LinearSVC(C=penalty, loss="hinge", dual=True, max_iter=2000, random_state=0)
+    machine = LinearSVC(C=penalty, max_iter=2000, random_state=0)
     with warnings.catch_warnings():
         # Not quite at the optimum is good enough: the validation part judges what was found.
         warnings.simplefilter("ignore", ConvergenceWarning)
