@@ -105,6 +105,7 @@ class GraphsTask(Task[GraphsConfig]):
         "schedule": "cosine",
         "warmup": 20,
         "eval_every": 20,
+        "eval_batch_size": 64,
     }
 
     graphs: GraphSet
