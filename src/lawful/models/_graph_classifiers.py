@@ -286,20 +286,15 @@ class EnergyGraphModel(nn.Module):
             How much the extra node of each graph attends to each node (N,), mean of the heads;
             and each node's share of the energy of attention (N,).
         """
-        from lawful.energy import Edges
-
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
         x = self.settle(x, edge_index, weights, batch)
         block: Any = self.settle.blocks[-1]
         at, nodes = block.norm(x), len(g.x)
-        edges = Edges.of(edge_index, len(x))
-        source, target = edges.edge_index
-        read = block.attention.weights(at, edges, weights).mean(-1)
-        seen = (target >= nodes) & (source < nodes)
-        attention = read.new_zeros(nodes).index_add(0, source[seen], read[seen])
-        energy: Tensor = block.attention.node_energy(at, edges, weights)
-        return attention, energy[:nodes]
+        first = g.edge_index.shape[1] + len(x)  # of the edges from nodes to the extra ones
+        read = block.attention.weights(at, edge_index, weights)[first : first + nodes]
+        energy: Tensor = block.attention.node_energy(at, edge_index, weights)
+        return read.mean(-1), energy[:nodes]
 
     def _read(self, x: Tensor, g: Graphs) -> Tensor:
         nodes, extra = x[: len(g.x)], x[len(g.x) :]
