@@ -11,6 +11,7 @@ from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
 
 Device = torch.device | str | None
+FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of initial weights
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class EnergyGraphConfig(GraphModelConfig):
     """Blocks with weights of their own, one after another."""
     settle_steps: int = 1
     """Steps down the energy of each block T, all with the same weights."""
-    step_size: float = 0.1
-    """Length of a step alpha."""
+    step_size: float = 0.5
+    """Length of a step alpha; where it is learned, at the start."""
     step_rule: Literal["fixed", "learned", "backtracking"] = "learned"
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
     learn_beta: bool = True
@@ -139,6 +140,10 @@ class NodeEncoder(nn.Module):
         self.features = nn.Linear(spec.features, config.width, **made)
         count = config.eigenvectors + config.walks
         self.positions = nn.Linear(count, config.width, bias=False, **made) if count else None
+        # One-hot features would else be drowned by positions, whose entries are all of size 1.
+        nn.init.normal_(self.features.weight, std=FEATURE_SCALE)
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=POSITION_SCALE)
 
     def forward(self, g: Graphs) -> Tensor:
         """(N, width)."""

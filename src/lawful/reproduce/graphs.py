@@ -53,7 +53,7 @@ GRAPHS = Table(
         Measure("macro_f1", "macro-F1, %", 100.0),
     ],
     rows=[_row(dataset, model) for dataset in _SETS for model in _MODELS],
-    cost="TODO",
+    cost="hours of one core for ten folds, most of it the Energy Transformer; --quick minutes",
     seeds=tuple(range(10)),
     quick_seeds=(0, 1),
     data="the TU data sets: a folder with their folders or zips",
