@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lawful.energy import GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
 
@@ -225,8 +226,6 @@ class EnergyGraphModel(nn.Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        from lawful.energy import GraphEnergyTransformer
-
         super().__init__()
         made = factory(device, dtype)
         self.readout = config.readout
@@ -280,7 +279,7 @@ class EnergyGraphModel(nn.Module):
         """Logits (G, classes)."""
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
-        x = self.settle(x, edge_index, weights, batch)
+        x = self.settle(x, edge_index, weights, batch, graphs=g.total)
         return self._read(self.norm(x), g)
 
     @torch.no_grad()
@@ -293,7 +292,7 @@ class EnergyGraphModel(nn.Module):
         """
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
-        x = self.settle(x, edge_index, weights, batch)
+        x = self.settle(x, edge_index, weights, batch, graphs=g.total)
         block: Any = self.settle.blocks[-1]
         at, nodes = block.norm(x), len(g.x)
         first = g.edge_index.shape[1] + len(x)  # of the edges from nodes to the extra ones
