@@ -12,7 +12,7 @@ from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
 
 Device = torch.device | str | None
-FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of initial weights
+FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of the energy network's first weights
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,12 @@ class NodeEncoder(nn.Module):
         self.features = nn.Linear(spec.features, config.width, **made)
         count = config.eigenvectors + config.walks
         self.positions = nn.Linear(count, config.width, bias=False, **made) if count else None
-        # One-hot features would else be drowned by positions, whose entries are all of size 1.
-        nn.init.normal_(self.features.weight, std=FEATURE_SCALE)
+
+    def rescale(self, features: float, positions: float) -> None:
+        """Draws the weights anew with these standard deviations."""
+        nn.init.normal_(self.features.weight, std=features)
         if self.positions is not None:
-            nn.init.normal_(self.positions.weight, std=POSITION_SCALE)
+            nn.init.normal_(self.positions.weight, std=positions)
 
     def forward(self, g: Graphs) -> Tensor:
         """(N, width)."""
@@ -230,6 +232,8 @@ class EnergyGraphModel(nn.Module):
         made = factory(device, dtype)
         self.readout = config.readout
         self.encoder = NodeEncoder(config, spec, made)
+        # The layer norm would else leave little of one-hot features beside positions of size 1.
+        self.encoder.rescale(FEATURE_SCALE, POSITION_SCALE)
         self.cls = nn.Parameter(torch.zeros(config.width, **made))
         self.weights = None
         if config.edge_weights == "learned":
