@@ -121,10 +121,9 @@ def _once(
     z, nodes = z.contiguous(), len(z)
     c = torch.zeros_like(z) if c is None else c.contiguous()
     ebar = None if ebar is None else ebar.contiguous()
-    wide = {"dtype": torch.float64, "device": z.device}
     slopes = bool(want_beta or want_weight)
-    dz, dmemory = torch.empty_like(z), torch.empty(nodes, **wide)
-    dbeta = torch.empty((plan.heads, nodes) if slopes else (0, 0), **wide)
+    dz, dmemory = torch.empty_like(z), z.new_empty(nodes, dtype=torch.float64)
+    dbeta = z.new_empty((plan.heads, nodes if slopes else 0), dtype=torch.float64)
     weight = None if p.weight is None else p.weight.contiguous()
     dweight = torch.zeros_like(weight) if want_weight and weight is not None else None
     to = (dz, dbeta, dmemory, dweight, slopes)
