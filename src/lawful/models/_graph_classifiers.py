@@ -7,9 +7,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lawful.energy import GraphEnergyTransformer
+from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
+from lawful.models._graph_readout import Readout, pooled
 
 Device = torch.device | str | None
 FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of the energy network's first weights
@@ -22,6 +23,7 @@ class GraphSpec:
     features: int
     edge_features: int
     classes: int
+    nodes: float = 1.0
 
 
 class Graphs(NamedTuple):
@@ -85,7 +87,10 @@ class EnergyGraphConfig(GraphModelConfig):
     """Weights of edges, learned from their ends and features; they are constants of the descent."""
     edge_form: Literal["multiply", "add"] = "multiply"
     """Whether scores are multiplied by the weights (as published), or weights are added."""
-    readout: Literal["cls", "mean", "sum", "cls+sum"] = "cls"
+    read: Literal["last", "all"] = "all"
+    terms: str = "energy"
+    batch_norm: bool = True
+    readout: Literal["cls", "mean", "sum", "cls+sum", "cls+mean"] = "cls+sum"
     """What classes are read from: the extra node that is linked to all of its graph, the mean or
     the sum of the other nodes, or both."""
     noise: float = 0.0
@@ -161,15 +166,6 @@ class NodeEncoder(nn.Module):
             vectors = vectors * (2 * signs - 1).to(x.dtype)[g.batch]
         positions: Tensor = self.positions(torch.cat([vectors, walks], -1))
         return x + positions
-
-
-def pooled(x: Tensor, batch: Tensor, count: int, how: str) -> Tensor:
-    """Sums or means (G, D) of the nodes (N, D) of each graph."""
-    total = x.new_zeros(count, x.shape[1]).index_add(0, batch, x)
-    if how == "sum":
-        return total
-    sizes = torch.bincount(batch, minlength=count).clamp(min=1)
-    return total / sizes[:, None].to(x.dtype)
 
 
 class EdgeWeights(nn.Module):
@@ -252,10 +248,7 @@ class EnergyGraphModel(nn.Module):
             noise=config.noise,
             **made,
         )
-        self.norm = nn.LayerNorm(config.width, **made)
-        parts = 2 if config.readout == "cls+sum" else 1
-        self.dropout = nn.Dropout(config.dropout)
-        self.linear = nn.Linear(parts * config.width, spec.classes, **made)
+        self.reader = Readout(config, spec.classes, spec.nodes, made)
         nn.init.normal_(self.cls, std=0.02)
 
     def _laid_out(self, g: Graphs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -283,8 +276,11 @@ class EnergyGraphModel(nn.Module):
         """Logits (G, classes)."""
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
-        x = self.settle(x, edge_index, weights, batch, graphs=g.total)
-        return self._read(self.norm(x), g)
+        edges = Edges.of(edge_index, len(x))
+        found = self.settle.settle(x, edges, weights, batch, graphs=g.total, energies=False, trajectory=True)
+        path = found.trajectory if found.trajectory.dim() == 4 else found.trajectory[None]
+        path = [*path[:, 0], path[-1, -1]]
+        return self.reader(path, self.settle.blocks, edges, weights, g)
 
     @torch.no_grad()
     def explain(self, g: Graphs) -> tuple[Tensor, Tensor]:
@@ -303,17 +299,6 @@ class EnergyGraphModel(nn.Module):
         read = block.attention.weights(at, edge_index, weights)[first : first + nodes]
         energy: Tensor = block.attention.node_energy(at, edge_index, weights)
         return read.mean(-1), energy[:nodes]
-
-    def _read(self, x: Tensor, g: Graphs) -> Tensor:
-        nodes, extra = x[: len(g.x)], x[len(g.x) :]
-        if self.readout == "cls":
-            found = extra
-        elif self.readout == "cls+sum":
-            found = torch.cat([extra, pooled(nodes, g.batch, g.total, "sum")], -1)
-        else:
-            found = pooled(nodes, g.batch, g.total, self.readout)
-        logits: Tensor = self.linear(self.dropout(found))
-        return logits
 
 
 class MessagePassingModel(nn.Module):
