@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
-from lawful.models._graph_readout import Readout, pooled
+from lawful.models._graph_readout import GraphReadout, ReadFrom, pooled, settled
 
 Device = torch.device | str | None
 FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of the energy network's first weights
@@ -23,7 +23,6 @@ class GraphSpec:
     features: int
     edge_features: int
     classes: int
-    nodes: float = 1.0
 
 
 class Graphs(NamedTuple):
@@ -87,12 +86,9 @@ class EnergyGraphConfig(GraphModelConfig):
     """Weights of edges, learned from their ends and features; they are constants of the descent."""
     edge_form: Literal["multiply", "add"] = "multiply"
     """Whether scores are multiplied by the weights (as published), or weights are added."""
-    read: Literal["last", "all"] = "all"
-    terms: str = "energy"
-    batch_norm: bool = True
-    readout: Literal["cls", "mean", "sum", "cls+sum", "cls+mean"] = "cls+sum"
-    """What classes are read from: the extra node that is linked to all of its graph, the mean or
-    the sum of the other nodes, or both."""
+    readout: ReadFrom = "energies+nodes"
+    """What classes are read from: energies of memories and graph in every block, nodes of every
+    block, both, or (as published) the extra node after the last block, linked to its graph."""
     noise: float = 0.0
     """Standard deviation of Langevin noise in training."""
 
@@ -226,7 +222,6 @@ class EnergyGraphModel(nn.Module):
     ) -> None:
         super().__init__()
         made = factory(device, dtype)
-        self.readout = config.readout
         self.encoder = NodeEncoder(config, spec, made)
         # The layer norm would else leave little of one-hot features beside positions of size 1.
         self.encoder.rescale(FEATURE_SCALE, POSITION_SCALE)
@@ -248,7 +243,7 @@ class EnergyGraphModel(nn.Module):
             noise=config.noise,
             **made,
         )
-        self.reader = Readout(config, spec.classes, spec.nodes, made)
+        self.readout = GraphReadout(config.readout, self.settle, spec.classes, config.dropout, made)
         nn.init.normal_(self.cls, std=0.02)
 
     def _laid_out(self, g: Graphs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -277,10 +272,9 @@ class EnergyGraphModel(nn.Module):
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
         edges = Edges.of(edge_index, len(x))
-        found = self.settle.settle(x, edges, weights, batch, graphs=g.total, energies=False, trajectory=True)
-        path = found.trajectory if found.trajectory.dim() == 4 else found.trajectory[None]
-        path = [*path[:, 0], path[-1, -1]]
-        return self.reader(path, self.settle.blocks, edges, weights, g)
+        course = settled(self.settle, x, edges, weights, batch, g.total, self.readout.energies)
+        logits: Tensor = self.readout(self.settle, course)
+        return logits
 
     @torch.no_grad()
     def explain(self, g: Graphs) -> tuple[Tensor, Tensor]:

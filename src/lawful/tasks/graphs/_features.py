@@ -69,7 +69,6 @@ class Facts:
     edges: Part
     degrees: int  # number of one-hot degrees 0, 1, ..., the last for that many or more; 0 for none
     names: tuple[str, ...] = ()  # of the classes, where there are better ones than numbers
-    nodes_mean: float = 1.0  # of a graph
 
     @property
     def titles(self) -> list[str]:
@@ -157,6 +156,4 @@ def facts_of(
     wanted = degrees == "always" or (degrees == "auto" and not nodes.size)
     top = int(graphs.degrees[rows].max(initial=0))
     classes = () if graphs.labels is None else tuple(np.unique(graphs.labels).tolist())
-    count = min(top, degree_cap) + 1 if wanted else 0
-    mean = max(float(graphs.sizes[train].mean()), 1.0)
-    return Facts(classes, nodes, edges, count, tuple(names), mean)
+    return Facts(classes, nodes, edges, min(top, degree_cap) + 1 if wanted else 0, tuple(names))

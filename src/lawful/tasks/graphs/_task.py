@@ -182,7 +182,7 @@ class GraphsTask(Task[GraphsConfig]):
             return WLModel(self.vocabulary, len(self.facts.classes))
         self.encoding = Encoding(model.eigenvectors, model.walks)
         f = self.facts
-        spec = GraphSpec(f.features, f.edges.size, len(f.classes), f.nodes_mean)
+        spec = GraphSpec(f.features, f.edges.size, len(f.classes))
         return build_graph_model(model, spec)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
