@@ -63,16 +63,13 @@ class GraphModelConfig:
 class EnergyGraphConfig(GraphModelConfig):
     """Energy Transformer: nodes settle in an energy of attention along edges and of memories."""
 
-    eigenvectors: int = 8
-    """Eigenvectors of each graph's Laplacian that tell where a node is; their signs are drawn anew
-    at every training update."""
     heads: int = 4
     """Attention heads."""
-    head_dim: int = 16
+    head_dim: int = 8
     """Width of a head; need not be width / heads."""
-    memories: int = 0
+    memories: int = 128
     """Memories of the Hopfield network; 0 for four times the width."""
-    blocks: int = 4
+    blocks: int = 3
     """Blocks with weights of their own, one after another."""
     settle_steps: int = 1
     """Steps down the energy of each block T, all with the same weights."""
@@ -86,11 +83,13 @@ class EnergyGraphConfig(GraphModelConfig):
     """Weights of edges, learned from their ends and features; they are constants of the descent."""
     edge_form: Literal["multiply", "add"] = "multiply"
     """Whether scores are multiplied by the weights (as published), or weights are added."""
-    readout: ReadFrom = "energies+nodes"
+    readout: ReadFrom = "energies"
     """What classes are read from: energies of memories and graph in every block, nodes of every
     block, both, or (as published) the extra node after the last block, linked to its graph."""
     noise: float = 0.0
     """Standard deviation of Langevin noise in training."""
+    dropout: float = 0.5
+    """Share of entries dropped before the classes are read, in training."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes; the layer itself checks the rest."""
@@ -272,7 +271,7 @@ class EnergyGraphModel(nn.Module):
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
         edges = Edges.of(edge_index, len(x))
-        course = settled(self.settle, x, edges, weights, batch, g.total, self.readout.energies)
+        course = settled(self.settle, x, edges, weights, batch, g.total)
         logits: Tensor = self.readout(self.settle, course)
         return logits
 

@@ -16,7 +16,7 @@ class Course(NamedTuple):
     """A batch of graphs and how it settled: N nodes, an extra one for each of the G graphs."""
 
     states: tuple[Tensor, ...]  # S + 1 times (N + G, D): encoded, and after each block
-    energies: Tensor  # (G, S T): of each graph before each step; (G, 0) where not wanted
+    energies: Tensor  # (G, S T): of each graph before each step
     batch: Tensor  # (N,): graph of each node
 
 
@@ -27,15 +27,12 @@ def settled(
     weights: Tensor | None,
     batch: Tensor,
     total: int,
-    energies: bool,
 ) -> Course:
     """Runs all blocks on nodes (N + G, D) of which the last G = ``total`` are the extra ones."""
-    found = layer.settle(x, edges, weights, batch, graphs=total, energies=energies, trajectory=True)
+    found = layer.settle(x, edges, weights, batch, graphs=total, energies=False, trajectory=True)
     assert found.trajectory is not None  # it was asked for
     path = found.trajectory.reshape(-1, layer.steps + 1, *x.shape)  # (S, T+1, N+G, D)
-    course = x.new_empty(total, 0)
-    if energies:
-        course = found.energies.reshape(len(path), -1, total)[:, :-1].flatten(0, 1).T
+    course = found.energies.reshape(-1, total).T  # before each step: they cost nothing
     return Course((*path[:, 0], path[-1, -1]), course, batch[: len(x) - total])
 
 

@@ -51,7 +51,7 @@ class GraphsConfig:
     """Use the numbers of nodes and edges, where there are any, beside their labels."""
     edge_features: bool = True
     """Use labels and numbers of edges, where there are any."""
-    degrees: Literal["auto", "always", "never"] = "auto"
+    degrees: Literal["auto", "always", "never"] = "always"
     """Number of neighbours as a feature of nodes; auto: where nothing else is known of them."""
     degree_cap: int = 63
     """Largest number of neighbours that is told from larger ones."""
@@ -100,7 +100,7 @@ class GraphsTask(Task[GraphsConfig]):
     train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 50.0,
         "batch_size": 32,
-        "lr": 2e-3,
+        "lr": 4e-3,
         "weight_decay": 0.05,
         "schedule": "cosine",
         "warmup": 20,
