@@ -13,7 +13,7 @@ setup: $(VENV)/.kernels
 $(VENV)/.packages: pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet -c constraints.txt torch numpy setuptools
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[train,dev]'
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[train,graph,dev]'
 	touch $@
 
 # The kernels are optional: without a compiler everything runs on plain torch.

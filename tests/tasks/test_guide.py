@@ -14,6 +14,7 @@ import pytest
         ("forecasting-fields", 8),
         ("question-answering", 3),
         ("inference", 2),
+        ("graph-classification", 12),
     ],
 )
 def test_the_guide(name, least):

@@ -22,6 +22,7 @@ _PLACES = {
     "sab-ablation": "lawful.reproduce.memory:ABLATION",
     "inpaint": "lawful.reproduce.energy:INPAINT",
     "inpaint-mnist": "lawful.reproduce.energy:INPAINT_MNIST",
+    "graphs": "lawful.reproduce.graphs:GRAPHS",
     "unitary": "lawful.reproduce.recurrences:UNITARY",
     "unitary-copying": "lawful.reproduce.recurrences:COPYING",
     "unitary-waves": "lawful.reproduce.recurrences:WAVES",
