@@ -1,6 +1,7 @@
 """Tables of runs: what is trained, what is kept, what is reported."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,10 @@ def test_the_record_holds_means_spreads_settings_and_no_path(tmp_path):
         ["first", "ours, 2 seeds", "62.5 ± 17.7", DASH],
         ["", "paper", "99.5", DASH],
     ]
+    assert "over seeds" in measured.note()
+    folds = Measured(replace(TABLE, each="fold"), False, measured.runs)
+    assert folds.lines()[0][1] == "ours, 2 folds"
+    assert "standard deviation over folds" in folds.note()
     markdown = (tmp_path / "t" / "table.md").read_text()
     assert f"| first | ours, 2 seeds | 62.5 ± 17.7 | {DASH} |" in markdown
     assert "first: a remark." in markdown

@@ -19,6 +19,13 @@ from lawful.models._field_configs import FieldSpec as FieldSpec
 from lawful.models._fields import FIELD_MODELS as FIELD_MODELS
 from lawful.models._fields import Forecaster as Forecaster
 from lawful.models._fields import build_forecaster as build_forecaster
+from lawful.models._graph_classifiers import EnergyGraphConfig as EnergyGraphConfig
+from lawful.models._graph_classifiers import EnergyGraphModel as EnergyGraphModel
+from lawful.models._graph_classifiers import GCNConfig as GCNConfig
+from lawful.models._graph_classifiers import GINConfig as GINConfig
+from lawful.models._graph_classifiers import Graphs as Graphs
+from lawful.models._graph_classifiers import GraphSpec as GraphSpec
+from lawful.models._graph_classifiers import build_graph_model as build_graph_model
 from lawful.models._graph_layers import BetaWavelets as BetaWavelets
 from lawful.models._inpainter import Completion as Completion
 from lawful.models._inpainter import EnergyInpainter as EnergyInpainter
@@ -85,6 +92,10 @@ from lawful.models._unitary import ConvUnitaryConfig as ConvUnitaryConfig
 from lawful.models._unitary import ConvUnitaryModel as ConvUnitaryModel
 from lawful.models._unitary import Form as Form
 from lawful.models._unitary import RasterModel as RasterModel
+from lawful.models._weisfeiler import WLConfig as WLConfig
+from lawful.models._weisfeiler import WLModel as WLModel
+from lawful.models._weisfeiler import histogram as histogram
+from lawful.models._weisfeiler import refine as refine
 from lawful.models._words import WordEncoder as WordEncoder
 from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
@@ -104,6 +115,8 @@ __all__ = [
     "ConvOrthogonalConfig",
     "ConvUnitaryConfig",
     "ConvUnitaryModel",
+    "EnergyGraphConfig",
+    "EnergyGraphModel",
     "EnergyInpainter",
     "EnergyInpainterConfig",
     "EnergyNodeConfig",
@@ -115,7 +128,11 @@ __all__ = [
     "Forecaster",
     "Form",
     "GATNodeConfig",
+    "GCNConfig",
     "GCNNodeConfig",
+    "GINConfig",
+    "GraphSpec",
+    "Graphs",
     "HardParentEntailmentConfig",
     "Inpainter",
     "InputSpec",
@@ -165,13 +182,18 @@ __all__ = [
     "UnaryChainConfig",
     "ViTInpainter",
     "ViTInpainterConfig",
+    "WLConfig",
+    "WLModel",
     "WaveletNodeConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
     "build_forecaster",
+    "build_graph_model",
     "build_inpainter",
     "build_node_scorer",
     "build_sequence_model",
+    "histogram",
+    "refine",
     "valid_steps",
 ]

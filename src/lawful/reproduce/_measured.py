@@ -76,7 +76,8 @@ class Measured:
             if row.key not in self.runs:
                 continue
             count = len(self.runs[row.key])
-            lines.append([row.title, f"ours, {count} seed{'s'[: count != 1]}", *self.cells(row)])
+            number = f"{count} {self.table.each}{'s'[: count != 1]}"
+            lines.append([row.title, f"ours, {number}", *self.cells(row)])
             if row.published:
                 lines.append(["", "paper", *self.published(row)])
         return lines
@@ -93,7 +94,7 @@ class Measured:
         """What a reader has to know about the numbers."""
         parts = []
         if any(len(runs) > 1 for runs in self.runs.values()):
-            parts.append("Ours: mean ± standard deviation over seeds.")
+            parts.append(f"Ours: mean ± standard deviation over {self.table.each}s.")
         if self.quick:
             parts.append(f"Scaled down: {self.table.quick_text}")
         parts += [f"{r.title}: {r.note}." for r in self.table.rows if r.note and r.key in self.runs]

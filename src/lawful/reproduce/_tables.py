@@ -48,3 +48,4 @@ class Table:
     quick_seeds: Sequence[int] = (1,)
     data: str | None = None  # what --data has to name; None where the data are generated
     quick_text: str = ""  # what the scaled-down form leaves out
+    each: str = "seed"  # what a seed stands for: a fold, say

@@ -21,6 +21,7 @@ _PLACES = {
     "nli": "lawful.tasks.nli:NLITask",
     "inpaint": "lawful.tasks.inpaint:InpaintTask",
     "anomaly": "lawful.tasks.anomaly:AnomalyTask",
+    "graphs": "lawful.tasks.graphs:GraphsTask",
 }
 
 

@@ -1,4 +1,4 @@
-"""Graphs from the user's files: node and edge tables, arrays, published formats."""
+"""Graphs from the user's files: tables, arrays, published formats, sets of labelled graphs."""
 
 from lawful.tasks.graphdata._encode import Features as Features
 from lawful.tasks.graphdata._generate import camouflaged_rings as camouflaged_rings
