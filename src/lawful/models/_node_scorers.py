@@ -41,7 +41,7 @@ class Reasons(NamedTuple):
 
     edge_index: Tensor  # (2, E): source and target, loops included
     weights: Tensor  # (E): attention of the target to the source, mean over heads
-    energy: Tensor  # (N): the node's own share of the energy
+    energy: Tensor  # (N): the node's own share of the energy of attention and memories
 
 
 class NodeScorer(nn.Module):
@@ -151,6 +151,7 @@ class EnergyNodeScorer(NodeScorer):
         g = block.norm(last)
         weights = block.attention.weights(g, edges, bias)
         energy = block.attention.node_energy(g, edges, bias)
+        energy = energy + block.hopfield.energy(g[:, None])  # each node a sample of its own
         return Reasons(edges.edge_index, weights.mean(-1), energy)
 
 

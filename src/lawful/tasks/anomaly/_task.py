@@ -17,7 +17,7 @@ from lawful.tasks.anomaly._config import AnomalyConfig, AnomalyPredictOptions
 from lawful.tasks.anomaly._measure import best_threshold, flat, intervals, measure
 from lawful.tasks.anomaly._sources import PARTS, Field, Sampled, WholeGraph, whole_tensors
 from lawful.tasks.anomaly._splits import split_nodes
-from lawful.tasks.anomaly._trees import HOPS, boosted_trees, neighbour_means
+from lawful.tasks.anomaly._trees import HOPS, Trees, boosted_trees, neighbour_means
 from lawful.tasks.exhibits import Array, Exhibit
 from lawful.tasks.graphdata import (
     Features,
@@ -86,8 +86,8 @@ class AnomalyTask(Task[AnomalyConfig]):
                 categories=self.config.categories,
                 degrees=self.config.degrees,
             )
-        self.graph = self._prepared(raw, network, said)
-        self._trees: dict[str, tuple[dict[str, float], Array]] | None = None
+        self.graph = self.prepared(raw, network, said)
+        self._trees: dict[str, Trees] | None = None
         train = self.graph.labels[self.parts["train"]]
         ratio = float((train == 0).sum() / (train == 1).sum())
         self.weight = {"balanced": ratio, "root": ratio**0.5, "none": 1.0}[self.config.class_weight]
@@ -98,7 +98,8 @@ class AnomalyTask(Task[AnomalyConfig]):
         kinds = self.features.kinds() if hasattr(self, "features") else {}
         return load_graph(self.data, self.config.read_options(kinds))
 
-    def _prepared(self, raw: RawGraph, network: Network, said: list[str]) -> Prepared:
+    def prepared(self, raw: RawGraph, network: Network, said: list[str]) -> Prepared:
+        """A graph with its features; ``said`` is what was noticed about it so far."""
         x, noticed = self.features.apply(raw, network)
         labels = raw.labels if raw.labels is not None else np.full(raw.count, -1, np.int8)
         return Prepared(raw, network, x, labels, [*raw.remarks, *said, *noticed])
@@ -146,11 +147,11 @@ class AnomalyTask(Task[AnomalyConfig]):
     def baselines(self) -> dict[str, float]:
         """Average precision on the test nodes of chance and of boosted trees."""
         y = self.graph.labels[self.parts["test"]]
-        trees = {name: found["average_precision"] for name, (found, _) in self.trees().items()}
+        trees = {name: found.test["average_precision"] for name, found in self.trees().items()}
         return {"chance": float((y == 1).mean()), **trees}
 
-    def trees(self) -> dict[str, tuple[dict[str, float], Array]]:
-        """Test metrics and scores of boosted trees on growing surroundings, by name."""
+    def trees(self) -> dict[str, Trees]:
+        """Boosted trees on growing surroundings, by name."""
         if self._trees is None:
             self._trees = {}
             x, labels = self.graph.x, self.graph.labels
