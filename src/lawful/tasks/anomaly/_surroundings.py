@@ -38,7 +38,7 @@ def surroundings(
         weights.append([_weight(a, b, nodes, attended) for a, b in ends.T.tolist()])
     words = {1: "anomalous", 0: "normal", -1: "no label"}
     note = (
-        "Dark: a high score. In the middle of each drawing, ringed, the node itself; with it at "
+        "Dark: a high score. Ringed: the node itself; with it are at "
         f"most {_NEAR} neighbours and {_FAR} of theirs."
     )
     if why:

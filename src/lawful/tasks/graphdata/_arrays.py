@@ -113,7 +113,7 @@ def load_mat(path: Path) -> RawGraph:
 
     try:
         arrays = loadmat(str(path))
-    except (OSError, ValueError, NotImplementedError, TypeError) as error:
+    except Exception as error:  # scipy's own errors share no base class
         hint = "; save version 7.3 files (HDF5) with -v7" if "HDF" in str(error) else ""
         raise InputError(f"{path}: expected a MATLAB file, got {error}{hint}") from error
     nets = {k: v for k, v in arrays.items() if k.startswith("net_") and issparse(v)}
@@ -168,7 +168,8 @@ def load_pt(path: Path) -> RawGraph:
         hint = "pip install 'lawful[graph]'"
         raise InputError(f"{path}: reading .pt needs torch_geometric; {hint}") from error
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_holders()):
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         hint = "only tensors and torch_geometric's Data can be read safely"
@@ -182,6 +183,16 @@ def load_pt(path: Path) -> RawGraph:
     if not isinstance(found, dict):
         raise expected(str(path), "a Data object or a dict of tensors", type(found).__name__)
     return from_arrays(_numpy(found), str(path))
+
+
+def _holders() -> list[Any]:
+    """The classes inside a Data object that hold its tensors, without code of their own to run."""
+    from torch_geometric.data import data, storage
+
+    names = ("DataEdgeAttr", "DataTensorAttr")
+    parts = ("GlobalStorage", "NodeStorage", "EdgeStorage", "BaseStorage")
+    found = [getattr(data, n, None) for n in names] + [getattr(storage, n, None) for n in parts]
+    return [kind for kind in found if kind is not None]
 
 
 def _numpy(items: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def load_folder(
     if len(tables) != 1:
         raise expected(str(folder), "one table nodes.csv or nodes.parquet", len(tables))
     nodes = read_table(tables[0])
+    if not len(nodes):
+        raise expected(str(tables[0]), "a graph with at least one node", "none")
     names = list(nodes.columns)
     key = next((n for n in names if n.lower() in ID_NAMES), names[0])
     ids = [cell.strip() for cell in nodes.columns[key]]

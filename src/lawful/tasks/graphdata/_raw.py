@@ -65,14 +65,15 @@ def check_edges(place: str, edges: Whole, count: int) -> None:
     """Refuses edges of a wrong form, or that lead to nodes which do not exist."""
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise expected(place, "edges as an array of shape (2, E)", edges.shape)
-    bad = np.argwhere((edges < 0) | (edges >= count))
+    wrong = (edges < 0) | (edges >= count)
+    bad = np.flatnonzero(wrong.any(0))
     if len(bad):
-        end, which = map(int, bad[0])
+        which = int(bad[0])
         raise expected(
             f"{place}, edge {which}",
             f"node numbers in 0..{count - 1}",
-            int(edges[end, which]),
-            f"{len(np.unique(bad[:, 1]))} edges name nodes that do not exist",
+            int(edges[wrong[:, which], which][0]),
+            f"{len(bad)} edges name nodes that do not exist",
         )
 
 
