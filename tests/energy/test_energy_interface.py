@@ -289,11 +289,14 @@ def test_threads_change_nothing_but_rounding(backend):
 def test_exports_and_doctests():
     assert sorted(lawful.energy.__all__) == [
         "ConvexPotential",
+        "Edges",
         "EnergyAttention",
         "EnergyBlock",
         "EnergyLayerNorm",
         "EnergyTerm",
         "EnergyTransformer",
+        "GraphEnergyAttention",
+        "GraphEnergyTransformer",
         "HopfieldNetwork",
         "PublishedImageModel",
         "Settled",

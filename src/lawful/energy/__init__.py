@@ -2,6 +2,9 @@
 
 from lawful.energy._attention import EnergyAttention as EnergyAttention
 from lawful.energy._block import EnergyBlock as EnergyBlock
+from lawful.energy._edges import Edges as Edges
+from lawful.energy._graph_attention import GraphEnergyAttention as GraphEnergyAttention
+from lawful.energy._graph_transformer import GraphEnergyTransformer as GraphEnergyTransformer
 from lawful.energy._hopfield import ConvexPotential as ConvexPotential
 from lawful.energy._hopfield import HopfieldNetwork as HopfieldNetwork
 from lawful.energy._laws import TRANSFORMER_LAWS as TRANSFORMER_LAWS
@@ -15,11 +18,14 @@ from lawful.energy._transformer import Settled as Settled
 __all__ = [
     "TRANSFORMER_LAWS",
     "ConvexPotential",
+    "Edges",
     "EnergyAttention",
     "EnergyBlock",
     "EnergyLayerNorm",
     "EnergyTerm",
     "EnergyTransformer",
+    "GraphEnergyAttention",
+    "GraphEnergyTransformer",
     "HopfieldNetwork",
     "PublishedImageModel",
     "Settled",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from lawful.energy._attention import EnergyAttention
+from lawful.energy._heads import Heads
 from lawful.energy._hopfield import HopfieldNetwork
 from lawful.energy._norm import EnergyLayerNorm
 from lawful.energy._scene import Scene
@@ -17,28 +18,20 @@ from lawful.errors import InputError, expected
 from lawful.kernels import Backend
 from lawful.kernels import energy as kernel
 from lawful.kernels.energy import reference as ref
+from lawful.kernels.energy._plan import EdgeForm
 
 StepRule = Literal["fixed", "learned", "certified", "backtracking"]
 
 
-class EnergyBlock(nn.Module):
-    """Layer norm, attention, memories and any further terms: one energy, and descents in it.
+class Block(nn.Module):
+    """The parts of one energy, and how long the steps in it are."""
 
-    `EnergyTransformer` is made of these; use a block itself to put parts together by hand.
-
-    Args:
-        norm: Activation function of the tokens.
-        attention: Energy that couples tokens.
-        hopfield: Energy of each token alone.
-        terms: Further energies, added to the two.
-        step_rule: "fixed", "learned", "certified" or "backtracking"; see `EnergyTransformer`.
-        step_size: α > 0; where a learned one starts; the longest step of a guaranteed rule.
-    """
+    attention: Heads
 
     def __init__(
         self,
         norm: EnergyLayerNorm,
-        attention: EnergyAttention,
+        attention: Heads,
         hopfield: HopfieldNetwork,
         terms: Iterable[EnergyTerm] = (),
         *,
@@ -67,13 +60,22 @@ class EnergyBlock(nn.Module):
         if self.step_rule == "learned":
             nn.init.constant_(self.log_step_size, math.log(self.step_size))
 
-    @property
-    def fused(self) -> bool:
-        """Whether the whole block is served by the stacked operator."""
-        return self.hopfield.fused and not len(self.terms)
+    def stacked(self) -> tuple[Tensor, Tensor | None]:
+        """Queries over keys over memories (R, D), and offsets (R,).
 
-    def plan(self) -> kernel.Plan:
-        """Constants of the stacked operator."""
+        Memories are left out when they have no place in the stacked operator.
+        """
+        weight, bias = self.attention._rows()
+        if not self.hopfield.fused:
+            return weight, bias
+        above, memories = len(weight), self.hopfield.memories
+        weight = torch.cat([weight, memories])
+        if bias is None and self.hopfield.bias is None:
+            return weight, None
+        parts = ((bias, above), (self.hopfield.bias, len(memories)))
+        return weight, torch.cat([weight.new_zeros(n) if b is None else b for b, n in parts])
+
+    def _plan(self, form: EdgeForm) -> kernel.Plan:
         attention, kind = self.attention, self.hopfield.activation
         return kernel.Plan(
             attention.heads,
@@ -82,24 +84,48 @@ class EnergyBlock(nn.Module):
             self.norm.eps,
             attention.self_attention,
             attention.causal,
-            attention.adjacency_form,
+            form,
             kind if isinstance(kind, str) else "none",
         )
 
+    def _unbounded(self, step_size: float | None) -> kernel.Fixed | kernel.Backtracking:
+        """The rules that need no bound on the curvature; ``step_size`` replaces the block's own."""
+        if self.step_rule == "learned" and step_size is None:
+            return kernel.Fixed(self.log_step_size.exp())
+        alpha = self.step_size if step_size is None else step_size
+        if self.step_rule == "backtracking":
+            return kernel.Backtracking(alpha)
+        return kernel.Fixed(alpha)
+
+
+class EnergyBlock(Block):
+    """Layer norm, attention, memories and any further terms: one energy, and descents in it.
+
+    `EnergyTransformer` is made of these; use a block itself to put parts together by hand.
+
+    Args:
+        norm: Activation function of the tokens.
+        attention: Energy that couples tokens.
+        hopfield: Energy of each token alone.
+        terms: Further energies, added to the two.
+        step_rule: "fixed", "learned", "certified" or "backtracking"; see `EnergyTransformer`.
+        step_size: α > 0; where a learned one starts; the longest step of a guaranteed rule.
+    """
+
+    attention: EnergyAttention
+
+    @property
+    def fused(self) -> bool:
+        """Whether the whole block is served by the stacked operator."""
+        return self.hopfield.fused and not len(self.terms)
+
+    def plan(self) -> kernel.Plan:
+        """Constants of the stacked operator."""
+        return self._plan(self.attention.adjacency_form)
+
     def params(self, at: Scene) -> kernel.Params:
-        """Tensors of the stacked operator; memories are left out when they have no place there."""
-        weight, bias = self.attention._rows()
-        if self.hopfield.fused:
-            weight = torch.cat([weight, self.hopfield.memories])
-            if bias is not None or self.hopfield.bias is not None:
-                parts = (
-                    (bias, weight.shape[0] - len(self.hopfield.memories)),
-                    (
-                        self.hopfield.bias,
-                        len(self.hopfield.memories),
-                    ),
-                )
-                bias = torch.cat([weight.new_zeros(n) if b is None else b for b, n in parts])
+        """Tensors of the stacked operator."""
+        weight, bias = self.stacked()
         memory_beta = self.hopfield.beta if self.hopfield.fused else None
         rest = (at.edge, at.mask, at.allowed)
         return kernel.Params(
@@ -108,16 +134,11 @@ class EnergyBlock(nn.Module):
 
     def rule(self, at: Scene, step_size: float | None) -> kernel.Rule:
         """How the steps' lengths are chosen; ``step_size`` replaces the block's own."""
-        if self.step_rule == "learned" and step_size is None:
-            return kernel.Fixed(self.log_step_size.exp())
+        if self.step_rule != "certified":
+            return self._unbounded(step_size)
         alpha = self.step_size if step_size is None else step_size
-        if self.step_rule == "certified":
-            return kernel.Certified(
-                alpha, self.curvature(at), self.norm.gamma.detach(), self.norm.eps
-            )
-        if self.step_rule == "backtracking":
-            return kernel.Backtracking(alpha)
-        return kernel.Fixed(alpha)
+        gamma = self.norm.gamma.detach()
+        return kernel.Certified(alpha, self.curvature(at), gamma, self.norm.eps)
 
     @torch.no_grad()
     def curvature(self, at: Scene) -> Tensor:
@@ -149,7 +170,7 @@ class EnergyBlock(nn.Module):
     ) -> kernel.Course:
         """Runs a descent from ``at``; see `EnergyTransformer.settle` for the options."""
         rule = self.rule(at, step_size)
-        jolt = _Noise(noise, at.mask, generator) if noise else None
+        jolt = Noise(noise, at.mask, generator) if noise else None
         p = self.params(at)
         run = kernel.Run(rule, steps, last, record, tolerance, jolt, recompute, backend)
         alpha = rule.alpha if isinstance(rule, kernel.Fixed) else None
@@ -201,6 +222,10 @@ class SummedField:
         """``-∂E/∂g`` (B, N, D)."""
         return reading.push
 
+    def spread(self, value: Tensor) -> Tensor:
+        """A value of each sample (B,) to its tokens."""
+        return value[:, None, None]
+
     def move(self, x: Tensor, reading: kernel.Reading, alpha: Tensor | float) -> Tensor:
         """``x + α · update``."""
         length = alpha.reshape(-1, 1, 1) if isinstance(alpha, Tensor) else alpha
@@ -216,7 +241,7 @@ class SummedField:
         )
 
 
-class _Noise:
+class Noise:
     """``sqrt(α) σ η`` for the real tokens, η standard normal."""
 
     def __init__(self, std: float, mask: Tensor | None, generator: torch.Generator | None) -> None:
@@ -226,6 +251,51 @@ class _Noise:
         eta = torch.empty_like(x).normal_(generator=self.generator) * self.std
         if self.mask is not None:
             eta = eta * self.mask[..., None]
-        if isinstance(alpha, Tensor):
-            return eta * alpha.sqrt().reshape(-1, 1, 1)
-        return eta * math.sqrt(alpha)
+        if not isinstance(alpha, Tensor):
+            return eta * math.sqrt(alpha)
+        return eta * (alpha.sqrt().reshape(-1, 1, 1) if alpha.dim() else alpha.sqrt())
+
+
+class Blocks(nn.Module):
+    """Blocks run one after another, their parts by name, and what all of them share."""
+
+    blocks: nn.ModuleList
+    steps: int
+    step_size: float
+
+    def reset_parameters(self) -> None:
+        """Starts over."""
+        for block in self._blocks():
+            block.reset_parameters()
+
+    def _blocks(self) -> list[Any]:
+        return list(self.blocks)
+
+    @property
+    def norm(self) -> EnergyLayerNorm:
+        """Layer norm of the first block."""
+        return self._blocks()[0].norm  # type: ignore[no-any-return]
+
+    @property
+    def attention(self) -> Heads:
+        """Attention of the first block."""
+        return self._blocks()[0].attention  # type: ignore[no-any-return]
+
+    @property
+    def hopfield(self) -> HopfieldNetwork:
+        """Memories of the first block."""
+        return self._blocks()[0].hopfield  # type: ignore[no-any-return]
+
+    def _cast(self, x: Any) -> Any:
+        """Floating tokens in the parameters' type, where autocast brings them in another."""
+        kind = self.norm.gamma.dtype
+        if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != kind:
+            if not torch.is_autocast_enabled(x.device.type):
+                raise expected("tokens", f"{kind}, the parameters' type", x.dtype)
+            return x.to(kind)
+        return x
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        first = self._blocks()[0]
+        return f"steps={self.steps}, step_size={self.step_size}, step_rule={first.step_rule!r}"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lawful.energy._attention import EnergyAttention
-from lawful.energy._block import EnergyBlock, StepRule
+from lawful.energy._block import Blocks, EnergyBlock, StepRule
 from lawful.energy._checks import choice, count, positive
 from lawful.energy._hopfield import ConvexPotential, HopfieldNetwork
 from lawful.energy._norm import EnergyLayerNorm
@@ -29,7 +29,7 @@ class Settled(NamedTuple):
     change: Tensor | None  # likewise: the last change of g
 
 
-class EnergyTransformer(nn.Module):
+class EnergyTransformer(Blocks):
     """Tokens descend one energy of attention and memories, in T steps with the same weights.
 
     ``x ← x - α ∂E/∂g`` at ``g = LN(x)``, with ``E(g) = E_attention(g) + E_memories(g)``; see
@@ -149,28 +149,13 @@ class EnergyTransformer(nn.Module):
 
         self.blocks = nn.ModuleList(block(i == 0) for i in range(count("blocks", blocks)))
 
-    def reset_parameters(self) -> None:
-        """Starts over."""
-        for block in self._blocks():
-            block.reset_parameters()
-
     def _blocks(self) -> list[EnergyBlock]:
         return list(self.blocks)  # type: ignore[arg-type]
-
-    @property
-    def norm(self) -> EnergyLayerNorm:
-        """Layer norm of the first block."""
-        return self._blocks()[0].norm
 
     @property
     def attention(self) -> EnergyAttention:
         """Attention of the first block."""
         return self._blocks()[0].attention
-
-    @property
-    def hopfield(self) -> HopfieldNetwork:
-        """Memories of the first block."""
-        return self._blocks()[0].hopfield
 
     def forward(
         self,
@@ -304,12 +289,7 @@ class EnergyTransformer(nn.Module):
         )
 
     def _scene(self, x: Tensor, mask: Tensor | None, adjacency: Tensor | None) -> Scene:
-        first = self.attention
-        kind = self.norm.gamma.dtype
-        if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != kind:
-            if not torch.is_autocast_enabled(x.device.type):
-                raise expected("tokens", f"{kind}, the parameters' type", x.dtype)
-            x = x.to(kind)
+        first, x = self.attention, self._cast(x)
         return scene(x, self.dim, mask, adjacency, first.heads, first.adjacency_form)
 
     def energy(
@@ -331,8 +311,3 @@ class EnergyTransformer(nn.Module):
         at = self._scene(tokens, mask, adjacency)
         course = self._blocks()[block].descend(at, 0, last=True, recompute=True)
         return at.per_sample(course.energies[0])
-
-    def extra_repr(self) -> str:
-        """Shown by print."""
-        first = self._blocks()[0]
-        return f"steps={self.steps}, step_size={self.step_size}, step_rule={first.step_rule!r}"

@@ -28,8 +28,11 @@ class Field(Protocol):
     def update(self, reading: Reading) -> Tensor:
         """``-∂E/∂g`` (B, N, D)."""
 
+    def spread(self, value: Tensor) -> Tensor:
+        """A value of each sample (B,), broadcastable to the states."""
+
     def move(self, x: Tensor, reading: Reading, alpha: Tensor | float) -> Tensor:
-        """``x + α · update``; ``alpha`` a number or (B,). Never writes to ``x``."""
+        """``x + α · update``; ``alpha`` a number, () or (B,). Never writes to ``x``."""
 
     def take(self, reading: Reading, other: Reading, which: Tensor) -> Reading:
         """``other`` where ``which`` (B,) holds, else ``reading``."""
@@ -147,17 +150,17 @@ class Backtracking:
         return found
 
     def _search(self, field: Field, x: Tensor, reading: Reading, active: Tensor | None) -> Step:
-        asked = torch.full(x.shape[:1], self.alpha, dtype=x.dtype, device=x.device)
+        asked = torch.full(reading.energy.shape, self.alpha, dtype=x.dtype, device=x.device)
         searching = torch.ones_like(asked, dtype=torch.bool) if active is None else active
         alpha = (asked if self._start is None else self._start) * searching
         update = field.update(reading)
         best_x, best, taken = x, reading, torch.zeros_like(alpha)
         for _ in range(MAX_HALVINGS + 1):
-            trial_x = x + alpha[:, None, None] * update
+            trial_x = x + field.spread(alpha) * update
             trial = field.read(trial_x)
             found = searching & (trial.energy <= reading.energy)
             best = field.take(best, trial, found)
-            best_x = torch.where(found[:, None, None], trial_x, best_x)
+            best_x = torch.where(field.spread(found), trial_x, best_x)
             taken = torch.where(found, alpha, taken)
             searching = searching & ~found
             if not bool(searching.any()):

@@ -54,6 +54,10 @@ class StackedField:
         """``-∂E/∂g`` (B, N, D)."""
         return reading.push @ self.p.weight
 
+    def spread(self, value: Tensor) -> Tensor:
+        """A value of each sample (B,) to its tokens."""
+        return value[:, None, None]
+
     def move(self, x: Tensor, reading: Reading, alpha: Tensor | float) -> Tensor:
         """``x + α · update``."""
         if isinstance(alpha, Tensor):
