@@ -1,6 +1,8 @@
 """Layers on graphs that the library needs beside its own: spectral filters, and a small cache."""
 
+import importlib
 import math
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -8,7 +10,24 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from lawful.errors import InputError
+
 T = TypeVar("T")
+
+
+def geometric(module: str, what: str) -> Any:
+    """A module of torch_geometric, for whose sake ``what`` needs it.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            # It calls parts of torch that newer ones deprecate; nothing here depends on them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return importlib.import_module(f"torch_geometric.{module}")
+    except ImportError as error:
+        raise InputError(f"{what} needs torch_geometric; pip install 'lawful[graph]'") from error
 
 
 class LastGraph(Generic[T]):

@@ -6,13 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-try:
-    from lawful.energy import Edges, GraphEnergyTransformer
-except ImportError:
-    Edges = GraphEnergyTransformer = None
+from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError, expected
 from lawful.models._common import factory
-from lawful.models._graph_layers import BetaWavelets, LastGraph
+from lawful.models._graph_layers import BetaWavelets, LastGraph, geometric
 from lawful.models._node_configs import (
     EnergyNodeConfig,
     GATNodeConfig,
@@ -202,18 +199,14 @@ def _convolution(config: LayeredNodeConfig) -> nn.Module:
     width = config.width
     if isinstance(config, MLPNodeConfig):
         return _Alone(width, width)
-    try:
-        from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-    except ImportError as error:
-        hint = "pip install 'lawful[graph]'"
-        raise InputError(f"model: this one needs torch_geometric; {hint}") from error
+    made = geometric("nn", "model: gcn, gat or sage")
     layer: nn.Module
     if isinstance(config, GATNodeConfig):
-        layer = GATConv(width, width // config.heads, config.heads)
+        layer = made.GATConv(width, width // config.heads, config.heads)
     elif isinstance(config, GCNNodeConfig):
-        layer = GCNConv(width, width)
+        layer = made.GCNConv(width, width)
     else:
-        layer = SAGEConv(width, width)
+        layer = made.SAGEConv(width, width)
     return layer
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lawful.errors import InputError
+from lawful.models._graph_layers import geometric
 from lawful.tasks.graphdata import connect, load_graph
 from tests.published import published
 
@@ -74,7 +75,7 @@ def test_broken_files(tmp_path):
 
 
 def test_pyg_data(tmp_path):
-    data = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
+    data = geometric("data", "the test")
     one = data.Data(x=torch.from_numpy(X), edge_index=torch.from_numpy(EDGES), y=torch.tensor(Y))
     for mask in ("train_mask", "val_mask", "test_mask"):
         one[mask] = torch.tensor([True, False, False, False])
@@ -97,7 +98,6 @@ def test_pyg_data(tmp_path):
 
 
 def test_a_dict_of_tensors_and_a_file_with_code(tmp_path):
-    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
     torch.save({"x": torch.from_numpy(X), "edge_index": torch.from_numpy(EDGES)}, tmp_path / "d.pt")
     assert load_graph(tmp_path / "d.pt").count == 4
     torch.save(Path("x"), tmp_path / "code.pt")

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lawful.errors import InputError, expected
+from lawful.models._graph_layers import geometric
 from lawful.tasks.graphdata._raw import RawGraph, labels_from_numbers, stack_masks
 
 FEATURES = ("x", "node_features", "features", "attr", "Attributes")
@@ -162,11 +163,8 @@ def load_pt(path: Path) -> RawGraph:
 
     import torch
 
-    try:
-        import torch_geometric.data  # registers its classes as safe to read
-    except ImportError as error:
-        hint = "pip install 'lawful[graph]'"
-        raise InputError(f"{path}: reading .pt needs torch_geometric; {hint}") from error
+    # Importing it makes its classes known as safe to read.
+    kinds = geometric("data", f"{path}: reading .pt")
     try:
         with torch.serialization.safe_globals(_holders()):
             found = torch.load(path, map_location="cpu", weights_only=True)
@@ -176,7 +174,7 @@ def load_pt(path: Path) -> RawGraph:
         raise InputError(f"{path}: expected a Data object, got {first}; {hint}") from error
     if isinstance(found, tuple) and found:  # (data, slices), as in-memory data sets are saved
         found = found[0]
-    if isinstance(found, torch_geometric.data.HeteroData):
+    if isinstance(found, kinds.HeteroData):
         return from_arrays(_hetero(found, path), str(path))
     if hasattr(found, "to_dict"):
         found = found.to_dict()
@@ -187,8 +185,7 @@ def load_pt(path: Path) -> RawGraph:
 
 def _holders() -> list[Any]:
     """The classes inside a Data object that hold its tensors, without code of their own to run."""
-    from torch_geometric.data import data, storage
-
+    data, storage = (geometric(f"data.{name}", "reading .pt") for name in ("data", "storage"))
     names = ("DataEdgeAttr", "DataTensorAttr")
     parts = ("GlobalStorage", "NodeStorage", "EdgeStorage", "BaseStorage")
     found = [getattr(data, n, None) for n in names] + [getattr(storage, n, None) for n in parts]
