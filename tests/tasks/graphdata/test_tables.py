@@ -127,7 +127,7 @@ def test_folders_without_tables(tmp_path):
     with pytest.raises(InputError, match=r"a table edges.csv or edges.parquet, got none"):
         load_graph(tmp_path)
     (tmp_path / "nodes.tsv").write_text(NODES)
-    with pytest.raises(InputError, match="one table nodes.csv"):
+    with pytest.raises(InputError, match=r"one table nodes\.csv"):
         load_graph(tmp_path)
 
 

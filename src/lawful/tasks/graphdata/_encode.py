@@ -24,7 +24,7 @@ class Features:
     Numeric columns are brought to mean 0 and deviation 1, or to a normal distribution by their
     quantiles; what is missing becomes the mean, and a column that has gaps in training gets a
     second one that marks them. A categorical column becomes one-hot over its frequent training
-    values, with one place for all others. The logarithm of the degree in each relation may follow.
+    values, all zeros for any other value. The logarithm of the degree in each relation may follow.
     """
 
     scaling: Scaling
@@ -89,7 +89,7 @@ class Features:
     @property
     def size(self) -> int:
         """Number of features."""
-        words = sum(len(known) + 1 for known in self.texts.values())
+        words = sum(len(known) for known in self.texts.values())
         return len(self.mean) + len(self.gaps) + words
 
     def kinds(self) -> dict[str, str]:
@@ -133,18 +133,22 @@ class Features:
             raise expected(f"{graph.place}: columns", f"{name!r}, as in training", "none such")
         known = {value: i for i, value in enumerate(self.texts[name])}
         code = np.array([known.get(v, len(known)) for v in graph.texts[name].tolist()])
-        other = int((code == len(known)).sum())
-        if other:
-            said.append(f"column {name}: {other:,} nodes hold a rare or new value, taken together")
+        other = np.flatnonzero(code == len(known))
+        if len(other):
+            value, where = graph.texts[name][other[0]], graph.id_of(int(other[0]))
+            said.append(
+                f"column {name}: {len(other):,} nodes hold a value that is rare in training or not "
+                f"there (first {value!r} at node {where}): none of the known ones"
+            )
         found = np.zeros((graph.count, len(known) + 1), np.float32)
         found[np.arange(graph.count), code] = 1
-        return found
+        return found[:, :-1]
 
     def names(self) -> list[str]:
         """The names of the features."""
         degrees = [f"log degree ({r})" for r in self.relations] if self.degrees else []
         marks = [f"{g} is missing" for g in self.gaps]
-        words = [f"{n}={v}" for n, known in self.texts.items() for v in (*known, "other")]
+        words = [f"{n}={v}" for n, known in self.texts.items() for v in known]
         return [*self.numeric, *degrees, *marks, *words]
 
     def state(self) -> dict[str, Any]:
