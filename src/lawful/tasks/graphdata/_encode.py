@@ -144,13 +144,6 @@ class Features:
         found[np.arange(graph.count), code] = 1
         return found[:, :-1]
 
-    def names(self) -> list[str]:
-        """The names of the features."""
-        degrees = [f"log degree ({r})" for r in self.relations] if self.degrees else []
-        marks = [f"{g} is missing" for g in self.gaps]
-        words = [f"{n}={v}" for n, known in self.texts.items() for v in known]
-        return [*self.numeric, *degrees, *marks, *words]
-
     def state(self) -> dict[str, Any]:
         """JSON-ready."""
         return asdict(self)
