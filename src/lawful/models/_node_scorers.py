@@ -42,19 +42,19 @@ class Reasons(NamedTuple):
 
 
 class NodeScorer(nn.Module):
-    """Scores of nodes; ``threshold`` is the probability from which on a node is flagged.
+    """Scores of nodes; ``cut`` is the logit from which on a node is flagged.
 
     ``(x, edge_index, member=None) -> logits (N)``, from features (N, F), symmetric edges (2, E)
     that are sorted by target, and for several relations which of them each edge belongs to (E, R).
     """
 
-    threshold: Tensor
+    cut: Tensor
 
     def __init__(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
-        self.register_buffer("threshold", torch.full((), 0.5, **factory(device, dtype)))
+        self.register_buffer("cut", torch.zeros((), **factory(device, dtype)))
 
     def reasons(self, x: Tensor, edge_index: Tensor, member: Tensor | None = None) -> Reasons:
         """Attention and energies, where the network has them."""

@@ -7,7 +7,7 @@ import numpy as np
 from lawful.models import EnergyNodeScorer, NodeScorer
 from lawful.tasks._base import Split
 from lawful.tasks.anomaly._measure import NAMES, intervals, measure
-from lawful.tasks.anomaly._scoring import Why, scored
+from lawful.tasks.anomaly._scoring import Why, scored, threshold_of
 from lawful.tasks.anomaly._surroundings import surroundings
 from lawful.tasks.exhibits import Array, Curves, Exhibit, Heatmap, Table
 
@@ -30,7 +30,7 @@ def anomaly_exhibits(task: "AnomalyTask", model: NodeScorer, split: Split) -> li
     rows = task.parts[split]
     labels = task.graph.labels[rows].astype(int)
     found = [s for _, s, _ in scored(task, model, task.graph, rows, part=split)]
-    scores, threshold = np.concatenate(found), float(model.threshold)
+    scores, threshold = np.concatenate(found), threshold_of(model)
     best = dict(_best_trees(task)) if split == "test" else {}
     top, why = _highest(task, model, rows[np.argsort(-scores, kind="stable")[:_LISTED]])
     return [

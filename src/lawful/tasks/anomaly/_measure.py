@@ -12,7 +12,10 @@ NAMES = ("average_precision", "auroc", "macro_f1", "recall_at_k")
 
 
 def best_threshold(labels: Array, scores: Array) -> float:
-    """The threshold with the highest macro-F1: half-way between two neighbouring scores."""
+    """The threshold with the highest macro-F1: half-way between two neighbouring scores.
+
+    It is a number of the scores' own type, so that it divides them exactly.
+    """
     order = np.argsort(-scores, kind="stable")
     s, y = scores[order], labels[order].astype(np.float64)
     hits = np.r_[0.0, np.cumsum(y)]  # anomalous among the first i
@@ -23,9 +26,12 @@ def best_threshold(labels: Array, scores: Array) -> float:
     cuts = np.r_[True, s[1:] < s[:-1], True]  # equal scores stay together
     value = np.where(cuts, first + second, -1.0)
     best = int(np.argmax(value))
-    edges = np.r_[np.inf, s.astype(np.float64), -np.inf]
-    above, below = min(edges[best], 1.0), max(edges[best + 1], 0.0)
-    return float((above + below) / 2)
+    if best == 0:
+        return float(np.nextafter(s[0], np.inf, dtype=s.dtype))
+    lowest = s[best - 1]  # of those that are flagged
+    below = s[best] if best < n else lowest - 1
+    middle = s.dtype.type((float(lowest) + float(below)) / 2)
+    return float(middle if middle > below else lowest)
 
 
 def measure(labels: Array, scores: Array, threshold: float) -> dict[str, float]:

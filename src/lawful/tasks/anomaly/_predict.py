@@ -9,7 +9,7 @@ import numpy as np
 
 from lawful.errors import InputError
 from lawful.models import NodeScorer
-from lawful.tasks.anomaly._scoring import Why, scored
+from lawful.tasks.anomaly._scoring import Why, scored, threshold_of
 from lawful.tasks.graphdata import RawGraph, connect, load_graph
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def predictions(task: "AnomalyTask", model: NodeScorer, path: Path) -> Iterator[
     graph = task.prepared(raw, network, said)
     for remark in graph.remarks:
         print(f"{path}: {remark}", file=sys.stderr)
-    threshold = float(model.threshold)
+    threshold = threshold_of(model)
     asked = options.neighbours if options.explain else 0
     for nodes, scores, why in scored(task, model, graph, np.arange(raw.count), reasons=asked):
         for i, node in enumerate(nodes.tolist()):

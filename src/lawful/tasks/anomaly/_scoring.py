@@ -46,7 +46,7 @@ def scored(
     if not task.config.sample_neighbours:
         inputs = task.whole(graph, device)
         with torch.no_grad():
-            scores = _probabilities(model(*inputs))[nodes]
+            scores = probabilities(model(*inputs))[nodes]
             found = model.reasons(*inputs) if reasons else None
         every = np.arange(graph.network.count)
         yield nodes, scores, [] if found is None else _told(found, every, nodes, reasons)
@@ -58,14 +58,20 @@ def scored(
         inputs = batch["x"], batch["edge_index"], batch.get("member")
         at, names = batch["at"].cpu().numpy(), batch["nodes"].cpu().numpy()
         with torch.no_grad():
-            scores = _probabilities(model(*inputs))[at]
+            scores = probabilities(model(*inputs))[at]
             found = model.reasons(*inputs) if reasons else None
         yield nodes[rows], scores, [] if found is None else _told(found, names, at, reasons)
 
 
-def _probabilities(logits: torch.Tensor) -> Array:
-    found: Array = logits.float().sigmoid().cpu().numpy()
+def probabilities(logits: torch.Tensor) -> Array:
+    """The scores of logits, in double precision: in single many high ones would be equal."""
+    found: Array = logits.cpu().double().sigmoid().numpy()
     return found
+
+
+def threshold_of(model: NodeScorer) -> float:
+    """The score from which on a node is flagged."""
+    return float(probabilities(model.cut))
 
 
 def _told(found: Reasons, names: Array, positions: Array, most: int) -> list[Why]:

@@ -15,6 +15,7 @@ from lawful.models import NODE_MODELS, NodeScorer, NodeSpec, build_node_scorer
 from lawful.tasks._base import Batch, Evaluation, Source, Split, Task
 from lawful.tasks.anomaly._config import AnomalyConfig, AnomalyPredictOptions
 from lawful.tasks.anomaly._measure import best_threshold, flat, intervals, measure
+from lawful.tasks.anomaly._scoring import probabilities, threshold_of
 from lawful.tasks.anomaly._sources import PARTS, Field, Sampled, WholeGraph, whole_tensors
 from lawful.tasks.anomaly._splits import split_nodes
 from lawful.tasks.anomaly._trees import HOPS, Trees, boosted_trees, neighbour_means
@@ -201,10 +202,10 @@ class _Scores(Evaluation):
 
     def compute(self) -> dict[str, float]:
         logits, y = (torch.cat(parts) for parts in zip(*self.found, strict=True))
-        labels, scores = y.numpy().astype(int), logits.sigmoid().numpy()
+        labels, scores = y.numpy().astype(int), probabilities(logits)
         if self.part == PARTS["valid"]:
-            self.model.threshold.fill_(best_threshold(labels, scores))
-        threshold = float(self.model.threshold)
+            self.model.cut.fill_(best_threshold(labels, logits.numpy()))
+        threshold = threshold_of(self.model)
         loss = float(self.task._cross_entropy(logits, y))
         values = {"loss": loss, **measure(labels, scores, threshold), "threshold": threshold}
         resamples = self.task.config.bootstrap
