@@ -295,6 +295,7 @@ def test_exports_and_doctests():
         "EnergyLayerNorm",
         "EnergyTerm",
         "EnergyTransformer",
+        "GRAPH_LAWS",
         "GraphEnergyAttention",
         "GraphEnergyTransformer",
         "HopfieldNetwork",

@@ -81,8 +81,12 @@ class Edges:
         single = first if len(first) == len(order) else None
         return Edges(edges, num_nodes, bool(self_loops), graph, given, kept, place, single)
 
-    def to(self, device: torch.device | str) -> "Edges":
-        """The same on another device."""
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> "Edges":
+        """The same on another device; ``dtype`` is for the sake of generic code: ids are ids."""
+        if device is None:
+            return self
         moved: dict[str, Any] = {
             name: value.to(device)
             for name, value in vars(self).items()

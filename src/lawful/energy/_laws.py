@@ -83,7 +83,12 @@ def _descent(call: Call) -> Measurement:
     layer, tokens, where = _scene(call)
     with torch.no_grad():
         energies = layer.settle(tokens, **where, langevin=False).energies.double()
-    rises = energies.diff(dim=-1 - (tokens.dim() - 2)).clamp_min(0.0)
+    return _descent_of(energies, -1 - (tokens.dim() - 2))
+
+
+def _descent_of(energies: Tensor, steps: int) -> Measurement:
+    """The same of the energies themselves; ``steps`` is the axis of the steps."""
+    rises = energies.diff(dim=steps).clamp_min(0.0)
     size = energies.abs().amax() if energies.numel() else torch.ones(())
     return Measurement.worst(rises / size.clamp_min(1.0))
 
