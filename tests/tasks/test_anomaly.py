@@ -167,14 +167,14 @@ def test_given_masks():
     with pytest.raises(InputError, match=r"split_index: expected 0\.\.1, got 2"):
         split_nodes(graph, AnomalyConfig(split="given", split_index=2), 0)
     graph = raw([0, 0, 0, 1, 0, 1], masks)
-    with pytest.raises(InputError, match="train part.*none of them anomalous"):
+    with pytest.raises(InputError, match=r"train part.*none of them anomalous"):
         split_nodes(graph, AnomalyConfig(split="given"), 0)
 
 
 def test_labels_that_do_not_suffice():
     with pytest.raises(InputError, match="labels of some nodes, got none"):
         split_nodes(raw([-1, -1]), AnomalyConfig(), 0)
-    with pytest.raises(InputError, match="at least 3 nodes of each class.*2 anomalous"):
+    with pytest.raises(InputError, match=r"at least 3 nodes of each class.*2 anomalous"):
         split_nodes(raw([0] * 9 + [1] * 2), AnomalyConfig(), 0)
     with pytest.raises(InputError, match="random: the file holds no masks"):
         split_nodes(raw([0, 1]), AnomalyConfig(split="given"), 0)
@@ -294,7 +294,9 @@ def test_reasons_are_the_energy_and_attention_of_the_last_state(folder):
         torch.testing.assert_close(total, torch.ones(600))
         bias = member @ net.relations
         settled = net.transformer.settle(net.encoder(x), net._prepared(edges, 600), bias)
-        torch.testing.assert_close(found.energy.sum()[None], settled.energies[-1], rtol=1e-5, atol=0)
+        torch.testing.assert_close(
+            found.energy.sum()[None], settled.energies[-1], rtol=1e-5, atol=0
+        )
     plain = build_node_scorer(SMALL["mlp"], NodeSpec(task.features.size, 2))
     with pytest.raises(InputError, match="train with --model energy"):
         plain.reasons(x, edges, member)
@@ -375,7 +377,7 @@ def test_the_threshold_comes_from_validation_alone(folder):
 def test_class_weights(weight, want, tmp_path):
     graph = raw([0] * 90 + [1] * 10)
     write_tables(graph, tmp_path)
-    task, net = made(tmp_path, "mlp", class_weight=weight)
+    task, _ = made(tmp_path, "mlp", class_weight=weight)
     assert task.weight == pytest.approx(want)
     y = torch.tensor([0.0, 1.0])
     logits = torch.tensor([0.5, 0.5])

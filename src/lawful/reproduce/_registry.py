@@ -22,6 +22,7 @@ _PLACES = {
     "sab-ablation": "lawful.reproduce.memory:ABLATION",
     "inpaint": "lawful.reproduce.energy:INPAINT",
     "graphs": "lawful.reproduce.graphs:GRAPHS",
+    "anomaly": "lawful.reproduce.graphs:ANOMALY",
     "unitary": "lawful.reproduce.recurrences:UNITARY",
     "unitary-copying": "lawful.reproduce.recurrences:COPYING",
     "unitary-waves": "lawful.reproduce.recurrences:WAVES",

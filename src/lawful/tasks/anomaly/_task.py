@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from lawful.errors import InputError
+from lawful.errors import InputError, expected
 from lawful.models import NODE_MODELS, NodeScorer, NodeSpec, build_node_scorer
 from lawful.tasks._base import Batch, Evaluation, Source, Split, Task
 from lawful.tasks.anomaly._config import AnomalyConfig, AnomalyPredictOptions
@@ -97,7 +97,18 @@ class AnomalyTask(Task[AnomalyConfig]):
         if self.data is None:
             return camouflaged_rings(seed=self.seed)
         kinds = self.features.kinds() if hasattr(self, "features") else {}
-        return load_graph(self.data, self.config.read_options(kinds))
+        return load_graph(self._place(self.data), self.config.read_options(kinds))
+
+    def _place(self, data: Path) -> Path:
+        """The file of a folder that ``dataset`` names."""
+        wanted = self.config.dataset
+        if not wanted or not data.is_dir():
+            return data
+        found = sorted(p for p in data.iterdir() if wanted in (p.name, p.stem))
+        if len(found) != 1:
+            names = ", ".join(sorted(p.stem for p in data.iterdir())[:12])
+            raise expected(f"dataset: {data}", f"one of its files ({names})", wanted)
+        return found[0]
 
     def prepared(self, raw: RawGraph, network: Network, said: list[str]) -> Prepared:
         """A graph with its features; ``said`` is what was noticed about it so far."""
