@@ -55,7 +55,7 @@ def shapes(graphs: Graphs) -> dict[str, str]:
 def _handle(marker: str, kind: str) -> Any:
     from matplotlib.lines import Line2D
 
-    look = {"markerfacecolor": light("card"), "markeredgecolor": light("muted")}
+    look: Any = {"markerfacecolor": light("card"), "markeredgecolor": light("muted")}
     return Line2D([], [], linestyle="none", marker=marker, markersize=7, label=text(kind), **look)
 
 

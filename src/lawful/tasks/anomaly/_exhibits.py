@@ -172,9 +172,9 @@ def _listed(
             said = (f"{graph.raw.id_of(n)} ({w:.0%})" for n, w in why[i].neighbours[:3])
             row = (*row, why[i].energy, ", ".join(said))
         rows.append(row)
-    columns = ("node", "score", "", "label", "neighbours")
+    columns = ["node", "score", "", "label", "neighbours"]
     if why:
-        columns = (*columns, "energy", "attends most to")
+        columns += ["energy", "attends most to"]
     note = "The energy is the node's own share, of attention and memories." if why else ""
     return Table("Most anomalous nodes", columns, rows, note)
 

@@ -62,9 +62,9 @@ def around(network: Network, node: int, first: list[int]) -> Array:
     Of more neighbours than can be drawn those with few edges are taken: hubs tell less.
     """
     found = [node]
-    near = network.neighbours(node)
-    near = near[np.argsort(np.diff(network.start)[near], kind="stable")]
-    near = list(dict.fromkeys([*first, *near.tolist()]))[:_NEAR]
+    own = network.neighbours(node)
+    own = own[np.argsort(np.diff(network.start)[own], kind="stable")]
+    near = list(dict.fromkeys([*first, *own.tolist()]))[:_NEAR]
     found += near
     far = np.concatenate([network.neighbours(n) for n in near]) if near else np.zeros(0, np.int64)
     names, often = np.unique(far, return_counts=True)

@@ -121,11 +121,12 @@ class Features:
 
     def _scaled(self, x: Floats, missing: npt.NDArray[np.bool_]) -> Floats:
         if self.scaling == "none":
-            return np.where(missing, np.float32(self.mean), x).astype(np.float32)
+            return np.where(missing, np.array(self.mean, np.float32), x).astype(np.float32)
         if self.scaling == "quantile":
             found = np.stack([_normal(x[:, i], k) for i, k in enumerate(self.knots)], 1)
         else:
-            found = (x - np.float32(self.mean)) / np.float32(self.deviation)
+            mean, deviation = (np.array(v, np.float32) for v in (self.mean, self.deviation))
+            found = (x - mean) / deviation
         return np.where(missing, 0, np.clip(found, -_LIMIT, _LIMIT)).astype(np.float32)
 
     def _one_hot(self, name: str, graph: RawGraph, said: list[str]) -> Floats:
