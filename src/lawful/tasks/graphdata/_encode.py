@@ -122,6 +122,7 @@ class Features:
     def _scaled(self, x: Floats, missing: npt.NDArray[np.bool_]) -> Floats:
         if self.scaling == "none":
             return np.where(missing, np.array(self.mean, np.float32), x).astype(np.float32)
+        found: npt.NDArray[Any]
         if self.scaling == "quantile":
             found = np.stack([_normal(x[:, i], k) for i, k in enumerate(self.knots)], 1)
         else:
