@@ -4,15 +4,17 @@ import doctest
 import runpy
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_guide():
+@pytest.mark.parametrize(("page", "snippets"), [("energy", 15), ("graph-energy", 25)])
+def test_guide(page, snippets):
     torch.manual_seed(0)
-    result = doctest.testfile(str(ROOT / "docs/guide/energy.md"), module_relative=False)
-    assert result.attempted > 15
+    result = doctest.testfile(str(ROOT / f"docs/guide/{page}.md"), module_relative=False)
+    assert result.attempted > snippets
     assert result.failed == 0
 
 

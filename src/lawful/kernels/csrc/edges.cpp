@@ -154,7 +154,7 @@ void pull(const Stage<T>& s, const Back<T>& b) {
   const Graph& g = s.graph;
   const int64_t span = s.span(), per_edge = 2 * span + 8 * s.heads;
   const Table<T> queries = pack<T>(s, b.c, 0), keys = pack<T>(s, b.c, span);
-  const std::unique_ptr<T[]> links(new T[2 * s.heads * g.edges + 1]);
+  const auto links = lawful::edges::block<T>(2 * s.heads * g.edges);
   Shares(g.into, g.nodes, per_edge).each([&](int64_t lo, int64_t hi) {
     std::vector<T> scratch;
     for (int64_t h = 0; h < s.heads; ++h) {

@@ -4,11 +4,16 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
 #include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "energy.h"
 #include "simd.h"
@@ -45,22 +50,36 @@ struct Weights {
   T of(int64_t edge, int64_t head) const { return at[edge * columns + (columns > 1 ? head : 0)]; }
 };
 
+// Uninitialised memory. Rows are picked from all over a table, so large ones ask for large pages.
 struct Freed {
-  void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
+  void operator()(void* p) const { std::free(p); }
 };
+template <typename T>
+using Block = std::unique_ptr<T, Freed>;
+
+template <typename T>
+Block<T> block(int64_t count) {
+  constexpr size_t page = size_t(1) << 21;
+  const size_t bytes = sizeof(T) * size_t(count) + 1, unit = bytes < 2 * page ? 64 : page;
+  const size_t whole = (bytes + unit - 1) / unit * unit;
+  void* found = std::aligned_alloc(unit, whole);
+  if (!found) throw std::bad_alloc();
+#if defined(__linux__)
+  if (unit == page) madvise(found, whole, MADV_HUGEPAGE);
+#endif
+  return Block<T>(static_cast<T*>(found));
+}
 
 // Rows (heads, nodes, parts, lanes): what belongs to a node and a head lies together, each part
 // padded with zeros to whole vectors.
 template <typename T>
 struct Table {
   int64_t nodes, width, lanes, parts;
-  std::unique_ptr<T, Freed> memory;
+  Block<T> memory;
 
   Table(int64_t heads, int64_t nodes_, int64_t width_, int64_t parts_)
-      : nodes(nodes_), width(width_), lanes(energy::padded(width_, kLanes<T>)), parts(parts_) {
-    const size_t bytes = sizeof(T) * (heads * nodes * parts * lanes + 1);
-    memory.reset(static_cast<T*>(::operator new(bytes, std::align_val_t(64))));
-  }
+      : nodes(nodes_), width(width_), lanes(energy::padded(width_, kLanes<T>)), parts(parts_),
+        memory(block<T>(heads * nodes_ * parts_ * lanes)) {}
   const T* head(int64_t h) const { return memory.get() + h * nodes * stride(); }
   int64_t stride() const { return parts * lanes; }
   void fill(int64_t h, int64_t node, int64_t part, const T* from) {
