@@ -105,6 +105,7 @@ class EnergyNodeScorer(NodeScorer):
         )
         self.norms: nn.ModuleList | None = None
         self.readout: nn.Module = nn.Linear(2 * width, 1, **made)
+        self.drop = nn.Dropout(config.dropout if config.readout == "normalised" else 0.0)
         if config.readout == "normalised":
             self.norms = nn.ModuleList(nn.LayerNorm(width, **made) for _ in range(2))
             self.readout = nn.Sequential(
@@ -119,7 +120,7 @@ class EnergyNodeScorer(NodeScorer):
 
     def forward(self, x: Tensor, edge_index: Tensor, member: Tensor | None = None) -> Tensor:
         """Logits (N)."""
-        first = self.encoder(x)
+        first = self.drop(self.encoder(x))
         last = self.transformer(first, self._prepared(edge_index, len(x)), self._bias(member))
         ends = [first, last]
         if self.norms is not None:
