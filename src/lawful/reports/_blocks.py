@@ -7,11 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lawful.reports import _arcs, _curves, _files, _heatmaps, _pictures
+from lawful.reports import _arcs, _curves, _files, _graphs, _heatmaps, _pictures
 from lawful.reports._format import clean, number, slug
 from lawful.reports._style import Drawing
 from lawful.reports._svg import inline
-from lawful.tasks.exhibits import Arcs, Curves, Exhibit, Heatmap, Images, Table, Text
+from lawful.tasks.exhibits import Arcs, Curves, Exhibit, Graph, Heatmap, Images, Table, Text
 
 ROWS = 200  # longer tables are cut on the page; the CSV holds all rows
 LETTERS = 60_000  # longer texts likewise
@@ -123,6 +123,7 @@ class Press:
             Images: self._images,
             Curves: self.curves,
             Arcs: self._arcs,
+            Graph: self._graph,
             Text: self._text,
         }
         block: Block = makers[type(exhibit)](exhibit)
@@ -181,6 +182,15 @@ class Press:
             return block
         drawing, alt = _arcs.draw(arcs), _arcs.describe(arcs)
         block.figures.append(self.figure(arcs.title, drawing, _arcs.numbers(arcs), alt))
+        return block
+
+    def _graph(self, graph: Graph) -> Block:
+        block = Block(clean(graph.title), span="half")
+        if len(graph.nodes) == 0:
+            block.notes.append("There are no nodes to draw.")
+            return block
+        drawing, alt = _graphs.draw(graph), _graphs.describe(graph)
+        block.figures.append(self.figure(graph.title, drawing, _graphs.numbers(graph), alt))
         return block
 
     def _images(self, images: Images) -> Block:

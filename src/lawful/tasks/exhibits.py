@@ -100,6 +100,18 @@ class Arcs:
 
 
 @dataclass(frozen=True)
+class Graph:
+    """A small graph of named nodes, coloured by group, drawn as points and lines."""
+
+    title: str
+    nodes: Sequence[str]
+    edges: Sequence[Sequence[int]]  # pairs of positions in `nodes`
+    groups: Sequence[str] | None = None  # of each node
+    centre: int | None = None  # a node that stands in the middle
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Text:
     """Preformatted lines: sample sequences, generated text."""
 
@@ -108,9 +120,9 @@ class Text:
     note: str = ""
 
 
-Exhibit = Table | Heatmap | Images | Curves | Arcs | Text
+Exhibit = Table | Heatmap | Images | Curves | Arcs | Graph | Text
 _KINDS: dict[str, type[Exhibit]] = {
-    k.__name__: k for k in (Table, Heatmap, Images, Curves, Arcs, Text)
+    k.__name__: k for k in (Table, Heatmap, Images, Curves, Arcs, Graph, Text)
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lawful.errors import InputError, expected
+from lawful.models import geometric
 from lawful.tasks.graphdata._raw import RawGraph, labels_from_numbers, stack_masks
 
 FEATURES = ("x", "node_features", "features", "attr", "Attributes")
@@ -162,11 +163,7 @@ def load_pt(path: Path) -> RawGraph:
 
     import torch
 
-    try:
-        import torch_geometric.data  # registers its classes as safe to read
-    except ImportError as error:
-        hint = "pip install 'lawful[graph]'"
-        raise InputError(f"{path}: reading .pt needs torch_geometric; {hint}") from error
+    data = geometric("data", f"{path}: reading .pt")  # registers its classes as safe to read
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
@@ -175,7 +172,7 @@ def load_pt(path: Path) -> RawGraph:
         raise InputError(f"{path}: expected a Data object, got {first}; {hint}") from error
     if isinstance(found, tuple) and found:  # (data, slices), as in-memory data sets are saved
         found = found[0]
-    if isinstance(found, torch_geometric.data.HeteroData):
+    if isinstance(found, data.HeteroData):
         return from_arrays(_hetero(found, path), str(path))
     if hasattr(found, "to_dict"):
         found = found.to_dict()
