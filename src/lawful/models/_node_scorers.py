@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-try:
-    from lawful.energy import Edges, GraphEnergyTransformer
-except ImportError:
-    Edges = GraphEnergyTransformer = None
+from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError, expected
 from lawful.models._common import factory
 from lawful.models._geometric import geometric

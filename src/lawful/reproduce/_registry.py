@@ -21,6 +21,7 @@ _PLACES = {
     "sab-transfer": "lawful.reproduce.memory:TRANSFER",
     "sab-ablation": "lawful.reproduce.memory:ABLATION",
     "inpaint": "lawful.reproduce.energy:INPAINT",
+    "anomaly": "lawful.reproduce.energy:ANOMALY",
     "unitary": "lawful.reproduce.recurrences:UNITARY",
     "unitary-copying": "lawful.reproduce.recurrences:COPYING",
     "unitary-waves": "lawful.reproduce.recurrences:WAVES",

@@ -27,6 +27,8 @@ class AnomalyConfig:
     """Values of a categorical column that get a feature of their own, the most frequent ones."""
     degrees: bool = True
     """Take the logarithm of the degree in each relation as a feature."""
+    pick: str = ""
+    """Which file of a folder of graphs, without its ending: tolokers for tolokers.npz."""
     label_column: str = ""
     """Column of the node table with the labels; by default the first that has a usual name."""
     anomalous: tuple[str, ...] = ()

@@ -83,8 +83,8 @@ def _metrics(
         rows.append([_TITLES[name], found[name], low, high, *(t[name] for t, _ in trees.values())])
     columns = ("metric", "model", "2.5 %", "97.5 %", *trees)
     note = (
-        f"{len(labels):,} nodes of the {split} part, {int(labels.sum()):,} of them anomalous, which "
-        "is k and the average precision of chance times their number. The threshold of macro-F1 "
+        f"{len(labels):,} nodes of the {split} part, {int(labels.sum()):,} of them anomalous (k). "
+        "The threshold of macro-F1 "
         f"({threshold:.3f}) was chosen on the validation part. The interval is over resamples of "
         "the nodes. Trees: gradient boosting on the node's features, and on means over neighbours."
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from lawful.errors import InputError
+from lawful.errors import InputError, expected
 from lawful.models import NODE_MODELS, NodeScorer, NodeSpec, build_node_scorer
 from lawful.tasks._base import Batch, Evaluation, Source, Split, Task
 from lawful.tasks.anomaly._config import AnomalyConfig, AnomalyPredictOptions
@@ -96,7 +96,17 @@ class AnomalyTask(Task[AnomalyConfig]):
         if self.data is None:
             return camouflaged_rings(seed=self.seed)
         kinds = self.features.kinds() if hasattr(self, "features") else {}
-        return load_graph(self.data, self.config.read_options(kinds))
+        return load_graph(self._picked(self.data), self.config.read_options(kinds))
+
+    def _picked(self, path: Path) -> Path:
+        name = self.config.pick
+        if not name or not path.is_dir():
+            return path
+        found = sorted(p for p in path.iterdir() if p.stem == name)
+        if len(found) != 1:
+            names = ", ".join(sorted(p.stem for p in path.iterdir()))
+            raise expected("pick", f"one of the graphs in {path}: {names}", name)
+        return found[0]
 
     def _prepared(self, raw: RawGraph, network: Network, said: list[str]) -> Prepared:
         x, noticed = self.features.apply(raw, network)

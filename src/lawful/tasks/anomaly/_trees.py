@@ -14,7 +14,7 @@ _LARGEST = 200_000  # training rows
 
 
 def neighbour_means(x: Array, network: Network, hops: int) -> Array:
-    """Columns (N, F), then their means over neighbours, over those of neighbours, ... (N, (1+h) F)."""
+    """Columns (N, F), then their means over neighbours, theirs, ... (N, (1+h) F)."""
     from scipy.sparse import csr_matrix
 
     degree = np.maximum(np.diff(network.start), 1).astype(np.float32)

@@ -163,9 +163,10 @@ def load_pt(path: Path) -> RawGraph:
 
     import torch
 
-    data = geometric("data", f"{path}: reading .pt")  # registers its classes as safe to read
+    data = geometric("data", f"{path}: reading .pt")
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_safe(data)):
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         hint = "only tensors and torch_geometric's Data can be read safely"
@@ -179,6 +180,14 @@ def load_pt(path: Path) -> RawGraph:
     if not isinstance(found, dict):
         raise expected(str(path), "a Data object or a dict of tensors", type(found).__name__)
     return from_arrays(_numpy(found), str(path))
+
+
+def _safe(data: Any) -> list[Any]:
+    """The classes that graphs are made of: plain holders of tensors."""
+    names = ("GlobalStorage", "BaseStorage", "NodeStorage", "EdgeStorage")
+    found = [getattr(data.storage, name) for name in names]
+    found += [data.data.DataEdgeAttr, data.data.DataTensorAttr, data.Data, data.HeteroData]
+    return [*found, data.graph_store.EdgeAttr, data.feature_store.TensorAttr]
 
 
 def _numpy(items: Mapping[str, Any]) -> dict[str, Any]:
