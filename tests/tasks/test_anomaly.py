@@ -180,7 +180,7 @@ def test_from_files_to_scores(folder, tmp_path, capsys):
     write_tables(camouflaged_rings(300, rings=5, seed=9), new, with_labels=False)
     out = tmp_path / "scores.csv"
     assert main(["predict", str(run), str(new), "--out", str(out), "--explain"]) == 0
-    rows = list(csv.DictReader(out.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [r["id"] for r in rows] == [f"a{i:05d}" for i in range(300)]
     assert all(0 <= float(r["score"]) <= 1 for r in rows)
     flagged = [float(r["score"]) >= result["test"]["threshold"] for r in rows]

@@ -90,7 +90,8 @@ def _zip(path: Path, options: ReadOptions) -> RawGraph:
 
 
 def _unreadable(path: Path) -> InputError:
-    head = path.open("rb").read(4096)
+    with path.open("rb") as stream:
+        head = stream.read(4096)
     dgl = path.suffix.lower() in (".bin", ".dgl") or b"dgl" in head.lower()
     if dgl or path.stem.lower() in ("tfinance", "tsocial"):
         return InputError(
