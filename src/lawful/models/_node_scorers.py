@@ -145,7 +145,7 @@ class EnergyNodeScorer(NodeScorer):
         """Attention weights and node energies of the settled state."""
         edges, bias = self._prepared(edge_index, len(x)), self._bias(member)
         last = self.transformer(self.encoder(x), edges, bias)
-        block = self.transformer.blocks[-1]
+        block: Any = self.transformer.blocks[-1]
         g = block.norm(last)
         weights = block.attention.weights(g, edges, bias)
         energy = block.attention.node_energy(g, edges, bias)

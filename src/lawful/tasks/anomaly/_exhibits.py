@@ -163,7 +163,8 @@ def _energies(task: "AnomalyTask", model: EnergyNodeScorer, rows: Array, labels:
     inputs = task.whole(task.graph, next(model.parameters()).device)
     with torch.no_grad():
         energy = model.reasons(*inputs).energy.float().cpu().numpy()[rows]
-    edges = np.linspace(*np.quantile(energy, [0.005, 0.995]), _BINS + 1)
+    low, high = (float(v) for v in np.quantile(energy, [0.005, 0.995]))
+    edges = np.linspace(low, max(high, low + 1e-6), _BINS + 1)
     series = {}
     for value, name in enumerate(("normal", "anomalous")):
         count, _ = np.histogram(energy[labels == value], edges)

@@ -91,11 +91,11 @@ def _both_ways(edges: npt.NDArray[np.int64], n: int) -> tuple[npt.NDArray[np.int
     if loops.any():
         said.append(f"{int(loops.sum()):,} self-loops left out (layers add their own)")
         edges = edges[:, ~loops]
-    keys = np.unique(edges[1] * n + edges[0])
+    keys = _distinct(edges[1] * n + edges[0])
     if len(keys) < edges.shape[1]:
         said.append(f"{edges.shape[1] - len(keys):,} repeated edges left out")
     back = (keys % n) * n + keys // n
-    both = np.union1d(keys, back)
+    both = _distinct(np.concatenate([keys, back]))
     if len(both) == len(keys):
         said.append(f"{len(keys) // 2:,} undirected edges, each given both ways")
     else:
@@ -104,3 +104,9 @@ def _both_ways(edges: npt.NDArray[np.int64], n: int) -> tuple[npt.NDArray[np.int
             "all are taken both ways"
         )
     return both, said
+
+
+def _distinct(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The different keys, sorted; by sorting in place, which many millions need."""
+    keys = np.sort(keys)
+    return keys[np.r_[True, keys[1:] != keys[:-1]]] if len(keys) else keys
