@@ -37,7 +37,7 @@ def main() -> None:
     random, start = np.random.default_rng(0), time.perf_counter()
     n = options.nodes
     labels = (random.random(n) < 0.03).astype(np.int8)
-    x = random.normal(size=(n, 10)).astype(np.float32) + 0.3 * labels[:, None]
+    x = (random.normal(size=(n, 10)) + 0.3 * labels[:, None]).astype(np.float32)
     edges = random.integers(0, n, (2, options.edges))
     raw = RawGraph("made", n, x, tuple(f"x{i}" for i in range(10)), {"edges": edges}, labels=labels)
     say("made", start)
