@@ -39,7 +39,7 @@ from lawful.tasks.graphdata import RawGraph, camouflaged_rings, connect, write_t
 from lawful.training import evaluate
 
 SMALL = {
-    "energy": EnergyNodeConfig(width=8, heads=2, head_dim=4, dropout=0.0, settle_steps=1),
+    "energy": EnergyNodeConfig(width=8, heads=2, head_dim=4, dropout=0.0, blocks=1),
     "energy-published": PublishedEnergyNodeConfig(width=8, head_dim=8, dropout=0.0),
     "mlp": MLPNodeConfig(width=8, dropout=0.0),
     "gcn": GCNNodeConfig(width=8, layers=1, dropout=0.0),

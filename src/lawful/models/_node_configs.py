@@ -40,13 +40,13 @@ class EnergyNodeConfig(NodeEnds):
     """Width of a head; need not be width / heads."""
     memories: int = 0
     """Memories of the Hopfield network; 0 for twice the width."""
-    settle_steps: int = 2
-    """Steps down the energy T, all with the same weights."""
+    settle_steps: int = 1
+    """Steps down the energy T of each block, all with the same weights."""
     step_size: float = 1.0
     """Length of a step alpha."""
     step_rule: Literal["fixed", "learned", "backtracking"] = "learned"
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
-    blocks: int = 1
+    blocks: int = 2
     """Blocks with weights of their own, one after another."""
     self_attention: bool = True
     """Let a node be one of its own keys."""
@@ -56,8 +56,8 @@ class EnergyNodeConfig(NodeEnds):
     """With several relations, add a learned number for each relation and head to the scores of its
     edges; else all relations are one."""
     readout: Literal["linear", "normalised"] = "normalised"
-    """What the score is computed from: linearly from the first and last state as they are, or by a
-    hidden layer from both, layer-normalised, beside the energy of the node."""
+    """How the score is read from the first and last state: linearly as they are, or by a hidden
+    layer from both, layer-normalised."""
     recompute: bool = False
     """Recompute the steps in the backward pass: less memory, more time."""
 
@@ -79,16 +79,16 @@ class PublishedEnergyNodeConfig(EnergyNodeConfig):
     """Attention heads."""
     head_dim: int = 64
     """Width of a head; need not be width / heads."""
-    settle_steps: int = 1
-    """Steps down the energy T, all with the same weights."""
+    blocks: int = 1
+    """Blocks with weights of their own, one after another."""
     step_rule: Literal["fixed", "learned", "backtracking"] = "fixed"
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
     relation_bias: bool = False
     """With several relations, add a learned number for each relation and head to the scores of its
     edges; else all relations are one."""
     readout: Literal["linear", "normalised"] = "linear"
-    """What the score is computed from: linearly from the first and last state as they are, or by a
-    hidden layer from both, layer-normalised, beside the energy of the node."""
+    """How the score is read from the first and last state: linearly as they are, or by a hidden
+    layer from both, layer-normalised."""
 
 
 @dataclass(frozen=True)
