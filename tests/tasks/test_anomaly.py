@@ -90,6 +90,27 @@ def test_the_threshold_is_half_way():
     assert best_threshold(np.array([0, 0]), np.array([3.0, 2.0])) > 3
 
 
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=2, max_size=30).filter(
+        lambda rows: len({label for label, _ in rows}) == 2
+    ),
+    st.integers(-1, 10),
+)
+def test_metrics_are_those_of_scikit_learn(rows, cut):
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+    labels = np.array([label for label, _ in rows], int)
+    scores = np.array([score / 9 for _, score in rows])
+    found = measure(labels, scores, cut / 9)
+    flagged = scores >= cut / 9
+    assert found["average_precision"] == pytest.approx(average_precision_score(labels, scores))
+    assert found["auroc"] == pytest.approx(roc_auc_score(labels, scores))
+    assert found["macro_f1"] == pytest.approx(
+        f1_score(labels, flagged, average="macro", zero_division=0)
+    )
+
+
 def test_metrics_by_hand():
     labels, scores = np.array([1, 0, 1, 0, 0]), np.array([0.9, 0.8, 0.7, 0.2, 0.1])
     found = measure(labels, scores, 0.75)
