@@ -177,6 +177,8 @@ def test_dropout_is_inverted_and_drawn_once():
     assert 0 < (moved - plain).norm() / plain.norm() < 0.1
 
 
+# torch's own tracer instantiates autograd functions.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_compiles_whole(weighted, backend):
     model, (x, index) = build(learn_beta=True), network()

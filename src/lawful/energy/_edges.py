@@ -198,9 +198,12 @@ class Membership:
 
     def total(self, node: Tensor) -> Tensor:
         """Sums of a value of each node (N,) over the nodes of each graph (G,)."""
+        # In float64: a graph may have millions of nodes, and steps are chosen by small differences.
+        wide = node if node.device.type == "mps" else node.double()
         if self.batch is None:
-            return node.sum(0, keepdim=True)
-        return node.new_zeros(self.graphs).index_add(0, self.batch, node)
+            return wide.sum(0, keepdim=True).to(node.dtype)
+        total = wide.new_zeros(self.graphs).index_add(0, self.batch, wide)
+        return total.to(node.dtype)
 
     def spread(self, value: Tensor) -> Tensor:
         """A value of each graph (G,), or one for all, to the nodes of each (N, 1)."""
