@@ -15,6 +15,7 @@ import pytest
         ("question-answering", 3),
         ("inference", 2),
         ("anomaly-detection", 6),
+        ("graph-classification", 12),
     ],
 )
 def test_the_guide(name, least):

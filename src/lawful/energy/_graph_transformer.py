@@ -333,7 +333,8 @@ class GraphEnergyTransformer(Blocks):
             edge_weight: As above.
             batch: As above.
             graphs: As above.
-            energies: Whether energies are wanted (else only those before each step are there).
+            energies: Whether energies are wanted (else only those before each step are there,
+                (T, G) or (S, T, G), which cost nothing).
             trajectory: Whether the states before each step and at the end (T+1, N, D) are wanted.
             steps: As above.
             step_size: As above.
@@ -360,13 +361,12 @@ class GraphEnergyTransformer(Blocks):
                 recompute=self.recompute,
                 backend=backend,
             )
-            if energies:
-                rows.append(torch.stack(course.energies))
+            empty = course.x.new_empty(0, at.members.graphs)
+            rows.append(torch.stack(course.energies) if course.energies else empty)
             if trajectory:
                 paths.append(torch.stack([at.x, *course.states]))
             at = replace(at, x=course.x)
-        empty = at.x.new_empty(0, at.members.graphs)
-        return Settled(at.x, _join(rows) if rows else empty, _join(paths), None, None)
+        return Settled(at.x, _join(rows), _join(paths), None, None)
 
     def _network(
         self,

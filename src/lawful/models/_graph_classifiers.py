@@ -7,10 +7,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
+from lawful.models._graph_readout import GraphReadout, ReadFrom, pooled, settled
 
 Device = torch.device | str | None
+FEATURE_SCALE, POSITION_SCALE = 0.5, 0.05  # deviations of the energy network's first weights
 
 
 @dataclass(frozen=True)
@@ -60,21 +63,18 @@ class GraphModelConfig:
 class EnergyGraphConfig(GraphModelConfig):
     """Energy Transformer: nodes settle in an energy of attention along edges and of memories."""
 
-    eigenvectors: int = 8
-    """Eigenvectors of each graph's Laplacian that tell where a node is; their signs are drawn anew
-    at every training update."""
     heads: int = 4
     """Attention heads."""
-    head_dim: int = 16
+    head_dim: int = 8
     """Width of a head; need not be width / heads."""
-    memories: int = 0
+    memories: int = 128
     """Memories of the Hopfield network; 0 for four times the width."""
-    blocks: int = 4
+    blocks: int = 3
     """Blocks with weights of their own, one after another."""
     settle_steps: int = 1
     """Steps down the energy of each block T, all with the same weights."""
-    step_size: float = 0.1
-    """Length of a step alpha."""
+    step_size: float = 0.5
+    """Length of a step alpha; where it is learned, at the start."""
     step_rule: Literal["fixed", "learned", "backtracking"] = "learned"
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
     learn_beta: bool = True
@@ -83,11 +83,13 @@ class EnergyGraphConfig(GraphModelConfig):
     """Weights of edges, learned from their ends and features; they are constants of the descent."""
     edge_form: Literal["multiply", "add"] = "multiply"
     """Whether scores are multiplied by the weights (as published), or weights are added."""
-    readout: Literal["cls", "mean", "sum", "cls+sum"] = "cls"
-    """What classes are read from: the extra node that is linked to all of its graph, the mean or
-    the sum of the other nodes, or both."""
+    readout: ReadFrom = "energies"
+    """What classes are read from: energies of memories and graph in every block, nodes of every
+    block, both, or (as published) the extra node after the last block, linked to its graph."""
     noise: float = 0.0
     """Standard deviation of Langevin noise in training."""
+    dropout: float = 0.5
+    """Share of entries dropped before the classes are read, in training."""
 
     def __post_init__(self) -> None:
         """Refuses impossible sizes; the layer itself checks the rest."""
@@ -140,6 +142,12 @@ class NodeEncoder(nn.Module):
         count = config.eigenvectors + config.walks
         self.positions = nn.Linear(count, config.width, bias=False, **made) if count else None
 
+    def rescale(self, features: float, positions: float) -> None:
+        """Draws the weights anew with these standard deviations."""
+        nn.init.normal_(self.features.weight, std=features)
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=positions)
+
     def forward(self, g: Graphs) -> Tensor:
         """(N, width)."""
         x: Tensor = self.features(g.x)
@@ -153,15 +161,6 @@ class NodeEncoder(nn.Module):
             vectors = vectors * (2 * signs - 1).to(x.dtype)[g.batch]
         positions: Tensor = self.positions(torch.cat([vectors, walks], -1))
         return x + positions
-
-
-def pooled(x: Tensor, batch: Tensor, count: int, how: str) -> Tensor:
-    """Sums or means (G, D) of the nodes (N, D) of each graph."""
-    total = x.new_zeros(count, x.shape[1]).index_add(0, batch, x)
-    if how == "sum":
-        return total
-    sizes = torch.bincount(batch, minlength=count).clamp(min=1)
-    return total / sizes[:, None].to(x.dtype)
 
 
 class EdgeWeights(nn.Module):
@@ -220,12 +219,11 @@ class EnergyGraphModel(nn.Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        from lawful.energy import GraphEnergyTransformer
-
         super().__init__()
         made = factory(device, dtype)
-        self.readout = config.readout
         self.encoder = NodeEncoder(config, spec, made)
+        # The layer norm would else leave little of one-hot features beside positions of size 1.
+        self.encoder.rescale(FEATURE_SCALE, POSITION_SCALE)
         self.cls = nn.Parameter(torch.zeros(config.width, **made))
         self.weights = None
         if config.edge_weights == "learned":
@@ -244,10 +242,7 @@ class EnergyGraphModel(nn.Module):
             noise=config.noise,
             **made,
         )
-        self.norm = nn.LayerNorm(config.width, **made)
-        parts = 2 if config.readout == "cls+sum" else 1
-        self.dropout = nn.Dropout(config.dropout)
-        self.linear = nn.Linear(parts * config.width, spec.classes, **made)
+        self.readout = GraphReadout(config.readout, self.settle, spec.classes, config.dropout, made)
         nn.init.normal_(self.cls, std=0.02)
 
     def _laid_out(self, g: Graphs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -275,8 +270,10 @@ class EnergyGraphModel(nn.Module):
         """Logits (G, classes)."""
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
-        x = self.settle(x, edge_index, weights, batch)
-        return self._read(self.norm(x), g)
+        edges = Edges.of(edge_index, len(x))
+        course = settled(self.settle, x, edges, weights, batch, g.total)
+        logits: Tensor = self.readout(self.settle, course)
+        return logits
 
     @torch.no_grad()
     def explain(self, g: Graphs) -> tuple[Tensor, Tensor]:
@@ -286,31 +283,15 @@ class EnergyGraphModel(nn.Module):
             How much the extra node of each graph attends to each node (N,), mean of the heads;
             and each node's share of the energy of attention (N,).
         """
-        from lawful.energy import Edges
-
         x, edge_index, features, batch = self._laid_out(g)
         weights = None if self.weights is None else self.weights(x, edge_index, features)
-        x = self.settle(x, edge_index, weights, batch)
+        x = self.settle(x, edge_index, weights, batch, graphs=g.total)
         block: Any = self.settle.blocks[-1]
         at, nodes = block.norm(x), len(g.x)
-        edges = Edges.of(edge_index, len(x))
-        source, target = edges.edge_index
-        read = block.attention.weights(at, edges, weights).mean(-1)
-        seen = (target >= nodes) & (source < nodes)
-        attention = read.new_zeros(nodes).index_add(0, source[seen], read[seen])
-        energy: Tensor = block.attention.node_energy(at, edges, weights)
-        return attention, energy[:nodes]
-
-    def _read(self, x: Tensor, g: Graphs) -> Tensor:
-        nodes, extra = x[: len(g.x)], x[len(g.x) :]
-        if self.readout == "cls":
-            found = extra
-        elif self.readout == "cls+sum":
-            found = torch.cat([extra, pooled(nodes, g.batch, g.total, "sum")], -1)
-        else:
-            found = pooled(nodes, g.batch, g.total, self.readout)
-        logits: Tensor = self.linear(self.dropout(found))
-        return logits
+        first = g.edge_index.shape[1] + len(x)  # of the edges from nodes to the extra ones
+        read = block.attention.weights(at, edge_index, weights)[first : first + nodes]
+        energy: Tensor = block.attention.node_energy(at, edge_index, weights)
+        return read.mean(-1), energy[:nodes]
 
 
 class MessagePassingModel(nn.Module):

@@ -4,11 +4,11 @@ from lawful.reproduce._tables import Measure, Row, Table
 
 #: Epochs of each set, and what else its runs are given.
 _SETS = {
-    "MUTAG": ("--epochs", "100"),
-    "PROTEINS": ("--epochs", "50"),
-    "NCI1": ("--epochs", "50"),
-    "ENZYMES": ("--epochs", "150"),
-    "DD": ("--epochs", "30"),
+    "MUTAG": ("--epochs", "50", "--eval-every", "10"),
+    "PROTEINS": ("--epochs", "15", "--eval-every", "30"),
+    "NCI1": ("--epochs", "20", "--eval-every", "100"),
+    "ENZYMES": ("--epochs", "50", "--eval-every", "30"),
+    "DD": ("--epochs", "15", "--eval-every", "30"),
 }
 _MODELS = {
     "energy": "Energy Transformer",
@@ -16,21 +16,20 @@ _MODELS = {
     "gcn": "GCN",
     "wl": "WL kernel",
 }
-#: As printed, whole percents of the training graphs.
+#: The paper's percents; of training graphs, hence told in words and not in the column.
 _PUBLISHED = {"MUTAG": 96.6, "PROTEINS": 90.3, "NCI1": 90.1, "ENZYMES": 99.8, "DD": 95.9}
 
 
 def _row(dataset: str, model: str) -> Row:
-    own = _SETS[dataset] if model != "wl" else ("--steps", "40")
+    own = _SETS[dataset] if model != "wl" else ("--steps", "1")
     quick = ("--epochs", "10") if model != "wl" else ()
-    published = {"accuracy": _PUBLISHED[dataset]} if model == "energy" else {}
+    note = f"the paper prints {_PUBLISHED[dataset]}, on the graphs trained on"
     return Row(
         f"{dataset}-{model}",
         f"{dataset}, {_MODELS[model]}",
         ("graphs", "--dataset", dataset, "--model", model, *own),
         quick=quick,
-        published=published,
-        note="the paper's figure is of the training graphs" if published else "",
+        note=note if model == "energy" else "",
         in_quick=dataset in ("MUTAG", "ENZYMES"),
     )
 
@@ -44,16 +43,17 @@ GRAPHS = Table(
         "Accuracy in the test fold of a stratified ten-fold cross-validation: seeds 0 to 9 are the "
         "folds of one division, 10 to 19 those of a second, and so on; a tenth of the other folds "
         "selects the model, and the test fold is scored once. Means and deviations are over folds. "
-        "The paper's figures stand beside for the record but cannot be compared: the published "
-        "code trains on all graphs and scores the same graphs, so they are accuracies on training "
-        "data. All models read the same features in the same folds."
+        "All models read the same features in the same folds. The paper's figures cannot be "
+        "compared: as far as the public code shows, the network was trained on all graphs of a set "
+        "and scored on the same graphs, so they are accuracies on training data; they are told in "
+        "the notes, for the record."
     ),
     measures=[
         Measure("accuracy", "accuracy, %", 100.0),
         Measure("macro_f1", "macro-F1, %", 100.0),
     ],
     rows=[_row(dataset, model) for dataset in _SETS for model in _MODELS],
-    cost="TODO",
+    cost="about an hour of one core for ten folds, and two more for DD, whose graphs are large",
     seeds=tuple(range(10)),
     quick_seeds=(0, 1),
     data="the TU data sets: a folder with their folders or zips",

@@ -28,7 +28,10 @@ def graph_exhibits(task: "GraphsTask", model: nn.Module, split: Split) -> list[E
     titles = task.facts.titles
     result: list[Exhibit] = [
         _by_class(
-            titles, true, said, f"The {split} part: fold {task.fold} of {task.config.folds}."
+            titles,
+            true,
+            said,
+            f"The {split} part; fold {task.fold} of 0..{task.config.folds - 1} is tested on.",
         ),
         _confusion(titles, true, said),
         _data(task),
@@ -105,7 +108,13 @@ def _drawn(task: "GraphsTask", model: nn.Module, part: Members, chances: Array) 
     if not isinstance(model, EnergyGraphModel):
         plain = np.full(len(batch["batch"]), 0.4)
         return [
-            Images("Graphs, the surest mistakes first", _pictures(batch, plain), captions, good)
+            Images(
+                "Graphs, the surest mistakes first",
+                _pictures(batch, plain),
+                captions,
+                good,
+                columns=6,
+            )
         ]
     attention, energy = model.explain(graphs_of(batch))
     return [
@@ -116,6 +125,7 @@ def _drawn(task: "GraphsTask", model: nn.Module, part: Members, chances: Array) 
             good,
             "Dark and large: much attention of the node that is linked to all, mean of the heads "
             "of the last block; within each graph from its least to its most. Mistakes first.",
+            columns=6,
         ),
         Images(
             "Energy of the nodes",
@@ -124,6 +134,7 @@ def _drawn(task: "GraphsTask", model: nn.Module, part: Members, chances: Array) 
             good,
             "Dark and large: low energy of attention, after the last block; within each graph from "
             "its highest to its lowest.",
+            columns=6,
         ),
     ]
 

@@ -33,7 +33,7 @@ def divided(classes: Ints, folds: int, fold: int, seed: int, valid_share: float)
     rest = shuffled[~test[shuffled]]
     rest = rest[np.argsort(classes[rest], kind="stable")]
     # Every 1/share-th of the others, class by class: shares hold to within one graph.
-    steps = np.floor((np.arange(len(rest)) + 0.5) * valid_share)
+    steps = np.floor((np.arange(len(rest)) + 0.5) * valid_share + 0.5)
     chosen = np.diff(steps, prepend=0.0) > 0
     parts = {"train": rest[~chosen], "valid": rest[chosen], "test": np.flatnonzero(test)}
     for name, members in parts.items():

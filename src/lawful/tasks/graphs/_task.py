@@ -24,6 +24,7 @@ from lawful.tasks._base import Batch, Evaluation, Split, Task, batches
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.graphdata._graphs import GraphSet, Ints
 from lawful.tasks.graphdata.motifs import CLASSES, motif_graphs
+from lawful.tasks.graphdata.pyg import read_pyg
 from lawful.tasks.graphdata.tu import read_tu
 from lawful.tasks.graphs._features import Facts, facts_of
 from lawful.tasks.graphs._folds import divided
@@ -50,7 +51,7 @@ class GraphsConfig:
     """Use the numbers of nodes and edges, where there are any, beside their labels."""
     edge_features: bool = True
     """Use labels and numbers of edges, where there are any."""
-    degrees: Literal["auto", "always", "never"] = "auto"
+    degrees: Literal["auto", "always", "never"] = "always"
     """Number of neighbours as a feature of nodes; auto: where nothing else is known of them."""
     degree_cap: int = 63
     """Largest number of neighbours that is told from larger ones."""
@@ -83,7 +84,8 @@ class GraphsTask(Task[GraphsConfig]):
     summary = "classify graphs (molecules, proteins, your own) by honest cross-validation"
     data_help = (
         "a folder or zip of TU files (DS_A.txt, DS_graph_indicator.txt, DS_graph_labels.txt, ...), "
-        "or a folder of several such (see --dataset); without: generated graphs with motifs"
+        "a folder of several such (see --dataset), or torch_geometric's .pt; without: generated "
+        "graphs with motifs"
     )
     Config = GraphsConfig
     models: ClassVar[Mapping[str, type[Any]]] = {
@@ -98,11 +100,12 @@ class GraphsTask(Task[GraphsConfig]):
     train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 50.0,
         "batch_size": 32,
-        "lr": 2e-3,
+        "lr": 4e-3,
         "weight_decay": 0.05,
         "schedule": "cosine",
         "warmup": 20,
         "eval_every": 20,
+        "eval_batch_size": 64,
     }
 
     graphs: GraphSet
@@ -118,7 +121,7 @@ class GraphsTask(Task[GraphsConfig]):
         if self.data is None:
             self.graphs, names = motif_graphs(count=self.config.generated), CLASSES
         else:
-            self.graphs = read_tu(self.data, self.config.dataset)
+            self.graphs = read_graphs(self.data, self.config.dataset)
         labels = self.graphs.labels
         assert labels is not None  # `read_tu` refuses graphs without
         known = np.unique(labels)
@@ -206,9 +209,9 @@ class GraphsTask(Task[GraphsConfig]):
         return graph_exhibits(self, model, split)
 
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
-        """One row {"id", "label", "probability_..."} for each graph of a TU folder or zip."""
+        """One row {"id", "label", "probability_..."} for each graph."""
         model.eval()
-        graphs = read_tu(path, labelled=False)
+        graphs = read_graphs(path, labelled=False)
         store = Store(graphs, self.facts, self.encoding)
         titles = self.facts.titles
         members = Members(store, np.arange(graphs.count))
@@ -228,6 +231,13 @@ class GraphsTask(Task[GraphsConfig]):
         """Restores what `state` returned."""
         self.facts = Facts.from_json(state)
         self.vocabulary = int(state.get("vocabulary", 0))
+
+
+def read_graphs(path: Path, name: str = "", *, labelled: bool = True) -> GraphSet:
+    """Graphs from what a person names: see `read_tu`, and `read_pyg` for ``.pt``."""
+    if path.suffix == ".pt" and path.is_file():
+        return read_pyg(path, labelled=labelled)
+    return read_tu(path, name, labelled=labelled)
 
 
 def run(model: nn.Module, batch: Batch) -> Tensor:
