@@ -32,6 +32,7 @@ LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 LAZY = {
     "lightning_fabric", "tensorboard", "matplotlib", "sklearn", "scipy", "PIL", "rich", "tyro",
     "yaml", "jinja2", "safetensors", "torch_geometric", "torchmetrics", "pandas", "zarr",
+    "pyarrow",
 }  # fmt: skip
 
 

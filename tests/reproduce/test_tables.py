@@ -142,6 +142,17 @@ def test_the_record_holds_means_spreads_settings_and_no_path(tmp_path):
     folds = Measured(replace(TABLE, each="fold"), False, measured.runs)
     assert folds.lines()[0][1] == "ours, 2 folds"
     assert "standard deviation over folds" in folds.note()
+    baseline = Row("guess", "guessing", (), of="one", baseline="chance")
+    more = replace(TABLE, rows=[*TABLE.rows, baseline])
+    runs = [
+        replace(r, result={**r.result, "metric": "accuracy", "baselines": {"chance": 0.125}})
+        for r in measured.runs["one"]
+    ]
+    beside = Measured(more, False, {"one": runs})
+    assert beside.lines()[-1] == ["guessing", "ours, 2 seeds", "12.5 ± 0.0", DASH]
+    assert beside.record()["rows"][-1]["runs"] == []
+    wanted = plan(more, Job(tmp_path / "none", rows=("guess",), seeds=(0,)))
+    assert [row.key for row, *_ in wanted] == ["one"]
     markdown = (tmp_path / "t" / "table.md").read_text()
     assert f"| first | ours, 2 seeds | 62.5 ± 17.7 | {DASH} |" in markdown
     assert "first: a remark." in markdown

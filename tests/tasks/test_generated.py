@@ -448,9 +448,9 @@ def test_names_and_their_neighbours():
     assert get_task("copying") is CopyingTask
     assert list(TASKS) == [
         "pixels", "copying", "adding", "fields", "charlm", "tagging", "parsing", "transduction",
-        "translation", "qa", "nli", "inpaint", "graphs",
+        "translation", "qa", "nli", "inpaint", "anomaly", "graphs",
     ]  # fmt: skip
-    assert len(TASKS) == 13
+    assert len(TASKS) == 14
     with pytest.raises(
         InputError, match=r"one of pixels, copying, adding, .*got 'copyng'; did you mean copying"
     ):

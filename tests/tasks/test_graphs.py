@@ -26,9 +26,10 @@ from lawful.models._graph_readout import settled
 from lawful.tasks import batches
 from lawful.tasks.exhibits import Heatmap, Images, Table, load, save
 from lawful.tasks.graphdata._graphs import GraphSet, tidy
+from lawful.tasks.graphdata.layout import layout
 from lawful.tasks.graphdata.tu import read_tu
 from lawful.tasks.graphs import GraphsConfig, GraphsTask
-from lawful.tasks.graphs._draw import SIDE, layout, picture
+from lawful.tasks.graphs._draw import SIDE, picture
 from lawful.tasks.graphs._features import facts_of
 from lawful.tasks.graphs._folds import divided, folds_of
 from lawful.tasks.graphs._store import Encoding, Store, graphs_of

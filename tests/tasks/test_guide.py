@@ -14,6 +14,7 @@ import pytest
         ("forecasting-fields", 8),
         ("question-answering", 3),
         ("inference", 2),
+        ("anomaly-detection", 6),
         ("graph-classification", 12),
     ],
 )

@@ -26,6 +26,7 @@ from lawful.models._graph_classifiers import GINConfig as GINConfig
 from lawful.models._graph_classifiers import Graphs as Graphs
 from lawful.models._graph_classifiers import GraphSpec as GraphSpec
 from lawful.models._graph_classifiers import build_graph_model as build_graph_model
+from lawful.models._graph_layers import BetaWavelets as BetaWavelets
 from lawful.models._inpainter import Completion as Completion
 from lawful.models._inpainter import EnergyInpainter as EnergyInpainter
 from lawful.models._inpainter import Inpainter as Inpainter
@@ -35,6 +36,20 @@ from lawful.models._inpainter_config import EnergyInpainterConfig as EnergyInpai
 from lawful.models._inpainter_config import PatchSpec as PatchSpec
 from lawful.models._inpainter_config import TiedViTInpainterConfig as TiedViTInpainterConfig
 from lawful.models._inpainter_config import ViTInpainterConfig as ViTInpainterConfig
+from lawful.models._node_configs import EnergyNodeConfig as EnergyNodeConfig
+from lawful.models._node_configs import GATNodeConfig as GATNodeConfig
+from lawful.models._node_configs import GCNNodeConfig as GCNNodeConfig
+from lawful.models._node_configs import LayeredNodeConfig as LayeredNodeConfig
+from lawful.models._node_configs import MLPNodeConfig as MLPNodeConfig
+from lawful.models._node_configs import NodeSpec as NodeSpec
+from lawful.models._node_configs import PublishedEnergyNodeConfig as PublishedEnergyNodeConfig
+from lawful.models._node_configs import SAGENodeConfig as SAGENodeConfig
+from lawful.models._node_configs import WaveletNodeConfig as WaveletNodeConfig
+from lawful.models._node_scorers import NODE_MODELS as NODE_MODELS
+from lawful.models._node_scorers import EnergyNodeScorer as EnergyNodeScorer
+from lawful.models._node_scorers import NodeScorer as NodeScorer
+from lawful.models._node_scorers import Reasons as Reasons
+from lawful.models._node_scorers import build_node_scorer as build_node_scorer
 from lawful.models._parser import BiaffineParser as BiaffineParser
 from lawful.models._parser import LocalParserConfig as LocalParserConfig
 from lawful.models._parser import ParserScores as ParserScores
@@ -86,10 +101,12 @@ from lawful.models._words import WordEncoderConfig as WordEncoderConfig
 
 __all__ = [
     "FIELD_MODELS",
+    "NODE_MODELS",
     "SEQUENCE_MODELS",
     "ActivationName",
     "AttentiveLSTMConfig",
     "AttentiveLSTMModel",
+    "BetaWavelets",
     "BiaffineParser",
     "BinaryChainConfig",
     "CRFTaggerConfig",
@@ -102,13 +119,17 @@ __all__ = [
     "EnergyGraphModel",
     "EnergyInpainter",
     "EnergyInpainterConfig",
+    "EnergyNodeConfig",
+    "EnergyNodeScorer",
     "EntailmentConfig",
     "EntailmentModel",
     "FactReader",
     "FieldSpec",
     "Forecaster",
     "Form",
+    "GATNodeConfig",
     "GCNConfig",
+    "GCNNodeConfig",
     "GINConfig",
     "GraphSpec",
     "Graphs",
@@ -117,19 +138,26 @@ __all__ = [
     "InputSpec",
     "LSTMConfig",
     "LSTMModel",
+    "LayeredNodeConfig",
     "LocalParserConfig",
+    "MLPNodeConfig",
     "MemoryNetworkConfig",
+    "NodeScorer",
+    "NodeSpec",
     "OutputSpec",
     "ParsedEntailmentConfig",
     "ParserScores",
     "ParserStates",
     "PatchSpec",
+    "PublishedEnergyNodeConfig",
     "RasterModel",
     "ReaderConfig",
     "Reading",
+    "Reasons",
     "Recalling",
     "SABModel",
     "SABModelConfig",
+    "SAGENodeConfig",
     "SegmentationTranslatorConfig",
     "SentencePair",
     "SigmoidTranslatorConfig",
@@ -156,12 +184,14 @@ __all__ = [
     "ViTInpainterConfig",
     "WLConfig",
     "WLModel",
+    "WaveletNodeConfig",
     "WordEncoder",
     "WordEncoderConfig",
     "beam_search",
     "build_forecaster",
     "build_graph_model",
     "build_inpainter",
+    "build_node_scorer",
     "build_sequence_model",
     "histogram",
     "refine",

@@ -7,11 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lawful.reports import _arcs, _curves, _files, _heatmaps, _pictures
+from lawful.reports import _arcs, _curves, _files, _graphs, _heatmaps, _pictures
 from lawful.reports._format import clean, number, slug
 from lawful.reports._style import Drawing
 from lawful.reports._svg import inline
-from lawful.tasks.exhibits import Arcs, Curves, Exhibit, Heatmap, Images, Table, Text
+from lawful.tasks.exhibits import Arcs, Curves, Exhibit, Graphs, Heatmap, Images, Table, Text
 
 ROWS = 200  # longer tables are cut on the page; the CSV holds all rows
 LETTERS = 60_000  # longer texts likewise
@@ -124,6 +124,7 @@ class Press:
             Curves: self.curves,
             Arcs: self._arcs,
             Text: self._text,
+            Graphs: self._graphs,
         }
         block: Block = makers[type(exhibit)](exhibit)
         if exhibit.note:
@@ -181,6 +182,17 @@ class Press:
             return block
         drawing, alt = _arcs.draw(arcs), _arcs.describe(arcs)
         block.figures.append(self.figure(arcs.title, drawing, _arcs.numbers(arcs), alt))
+        return block
+
+    def _graphs(self, graphs: Graphs) -> Block:
+        block = Block(clean(graphs.title))
+        if not graphs.captions:
+            block.notes.append("There are no graphs to draw.")
+        for index, caption in enumerate(graphs.captions):
+            drawing, alt = _graphs.draw(graphs, index), _graphs.describe(graphs, index)
+            numbers = _graphs.numbers(graphs, index)
+            name = f"{graphs.title} {index + 1}"
+            block.figures.append(self.figure(name, drawing, numbers, alt, caption))
         return block
 
     def _images(self, images: Images) -> Block:

@@ -74,16 +74,13 @@ def pool(matrix: Floats, limit: int = CELLS) -> Floats:
 
 def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> Drawing:
     """One matrix of the exhibit as a figure."""
-    from matplotlib.colors import LinearSegmentedColormap
-
     rows, columns = matrix.shape
     width, height = _size(heatmap, rows, columns, small)
     fig = figure(width, height)
     axes = fig.add_subplot()
     dress(axes, grid=False)
     axes.spines["bottom"].set_visible(False)
-    house = LinearSegmentedColormap.from_list("house", _MAPS[heatmap.scale])
-    colours = house.with_extremes(bad=light("line"))
+    colours = palette(heatmap.scale).with_extremes(bad=light("line"))
     image = axes.imshow(
         np.ma.masked_invalid(pool(matrix)),
         cmap=colours,
@@ -102,6 +99,13 @@ def draw(heatmap: Heatmap, matrix: Floats, span: Scale, small: bool = False) -> 
     elif not small:
         _colourbar(fig, axes, image)
     return render(fig)
+
+
+def palette(name: str) -> Any:
+    """The house's colours for values from 0 to 1."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("house", _MAPS[name])
 
 
 def _size(heatmap: Heatmap, rows: int, columns: int, small: bool) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class Job:
 
 
 def chosen_rows(table: Table, job: Job) -> list[Row]:
-    """The rows to make.
+    """The rows to train.
 
     Raises:
         InputError: A row that the table does not have.
@@ -41,9 +41,11 @@ def chosen_rows(table: Table, job: Job) -> list[Row]:
     for key in job.rows:
         if key not in known:
             raise expected("rows", "some of " + ", ".join(known), repr(key))
+    trained = [row for row in table.rows if not row.of]
     if job.rows:
-        return [row for row in table.rows if row.key in job.rows]
-    return [row for row in table.rows if row.in_quick or not job.quick]
+        wanted = {row.of or row.key for row in table.rows if row.key in job.rows}
+        return [row for row in trained if row.key in wanted]
+    return [row for row in trained if row.in_quick or not job.quick]
 
 
 def check_data(made: Table | Exhibition, job: Job) -> None:

@@ -38,9 +38,15 @@ class Run:
         parts["environment"].pop("command", None)
         return cls(seed, folder, words, **parts)
 
-    def value(self, measure: Measure) -> float | None:
-        """The measure in the table's unit; None where the run has no such metric."""
+    def value(self, measure: Measure, baseline: str = "") -> float | None:
+        """The measure in the table's unit; None where the run has no such metric.
+
+        With ``baseline`` not the run's own, but what that baseline has of its main metric.
+        """
         found = (self.result.get("test") or {}).get(measure.key)
+        if baseline:
+            main = self.result.get("metric") == measure.key
+            found = (self.result.get("baselines") or {}).get(baseline) if main else None
         return None if found is None else float(found) * measure.scale
 
 
@@ -52,9 +58,13 @@ class Measured:
     quick: bool
     runs: dict[str, list[Run]] = field(default_factory=dict)  # by row
 
+    def runs_of(self, row: Row) -> list[Run]:
+        """The runs that a row is read from."""
+        return self.runs.get(row.of or row.key, [])
+
     def values(self, row: Row, measure: Measure) -> list[float]:
         """The measure of each run of a row."""
-        found = (run.value(measure) for run in self.runs.get(row.key, []))
+        found = (run.value(measure, row.baseline) for run in self.runs_of(row))
         return [v for v in found if v is not None]
 
     def cells(self, row: Row) -> list[str]:
@@ -73,9 +83,9 @@ class Measured:
         """The whole table, the paper's row below ours where there is one."""
         lines = []
         for row in self.table.rows:
-            if row.key not in self.runs:
+            if not self.runs_of(row):
                 continue
-            count = len(self.runs[row.key])
+            count = len(self.runs_of(row))
             number = f"{count} {self.table.each}{'s'[: count != 1]}"
             lines.append([row.title, f"ours, {number}", *self.cells(row)])
             if row.published:
@@ -97,7 +107,7 @@ class Measured:
             parts.append(f"Ours: mean ± standard deviation over {self.table.each}s.")
         if self.quick:
             parts.append(f"Scaled down: {self.table.quick_text}")
-        parts += [f"{r.title}: {r.note}." for r in self.table.rows if r.note and r.key in self.runs]
+        parts += [f"{r.title}: {r.note}." for r in self.table.rows if r.note and self.runs_of(r)]
         return " ".join(parts)
 
     def markdown(self) -> str:
@@ -115,7 +125,7 @@ class Measured:
             "source": self.table.source,
             "quick": self.quick,
             "measures": [asdict(m) for m in self.table.measures],
-            "rows": [self._row(row) for row in self.table.rows if row.key in self.runs],
+            "rows": [self._row(row) for row in self.table.rows if self.runs_of(row)],
         }
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -127,7 +137,8 @@ class Measured:
             "published": dict(row.published),
             "ours": {k: _summary(v) for k, v in values.items() if v},
             "runs": [
-                {k: v for k, v in vars(run).items() if k != "folder"} for run in self.runs[row.key]
+                {k: v for k, v in vars(run).items() if k != "folder"}
+                for run in self.runs.get(row.key, [])
             ],
         }
 

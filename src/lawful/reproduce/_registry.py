@@ -23,6 +23,7 @@ _PLACES = {
     "inpaint": "lawful.reproduce.energy:INPAINT",
     "inpaint-mnist": "lawful.reproduce.energy:INPAINT_MNIST",
     "graphs": "lawful.reproduce.graphs:GRAPHS",
+    "anomaly": "lawful.reproduce.graphs:ANOMALY",
     "unitary": "lawful.reproduce.recurrences:UNITARY",
     "unitary-copying": "lawful.reproduce.recurrences:COPYING",
     "unitary-waves": "lawful.reproduce.recurrences:WAVES",

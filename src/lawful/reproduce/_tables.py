@@ -31,6 +31,8 @@ class Row:
     published: Mapping[str, float] = field(default_factory=dict)  # by measure, in its unit
     note: str = ""  # how it differs from the paper's row
     in_quick: bool = True  # whether the scaled-down form has this row
+    of: str = ""  # the row whose runs it reads: a baseline needs no runs of its own
+    baseline: str = ""  # which of their baselines; it has the runs' main metric only
 
 
 @dataclass(frozen=True)

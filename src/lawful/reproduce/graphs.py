@@ -1,4 +1,4 @@
-"""Graph classification with the Energy Transformer (Hoover et al. 2023), honestly measured."""
+"""The Energy Transformer on graphs (Hoover et al. 2023), honestly measured."""
 
 from lawful.reproduce._tables import Measure, Row, Table
 
@@ -59,4 +59,73 @@ GRAPHS = Table(
     data="the TU data sets: a folder with their folders or zips",
     quick_text="MUTAG and ENZYMES, ten epochs, two folds.",
     each="fold",
+)
+
+
+#: Settings of each set, and of the energy model on it.
+_NETWORKS = {"tolokers": (("--scaling", "quantile"), ()), "reddit": ((), ())}
+_SCORERS = {
+    "energy": "Energy Transformer",
+    "energy-published": "Energy Transformer, published form",
+    "mlp": "MLP, without the graph",
+    "gcn": "GCN",
+    "sage": "GraphSAGE",
+    "gat": "GAT",
+    "bwgnn": "BWGNN",
+}
+_TREES = {
+    "trees": "boosted trees",
+    "trees, 1 hop": "boosted trees, means over 1 hop",
+    "trees, 2 hops": "boosted trees, means over 2 hops",
+}
+
+
+def _scorer(dataset: str, model: str) -> Row:
+    common, own = _NETWORKS[dataset]
+    more = own if model == "energy" else ()
+    trees = () if model == "mlp" else ("--no-trees",)
+    command = ("anomaly", "--dataset", dataset, "--model", model, *common, *more, *trees)
+    title = f"{dataset}, {_SCORERS[model]}"
+    return Row(f"{dataset}-{model}", title, command, quick=("--steps", "60"))
+
+
+def _trees(dataset: str, number: int) -> Row:
+    name = list(_TREES)[number]
+    title = f"{dataset}, {_TREES[name]}"
+    return Row(f"{dataset}-trees{number}", title, (), of=f"{dataset}-mlp", baseline=name)
+
+
+#: Anomalous nodes found by every model on the same splits.
+ANOMALY = Table(
+    name="anomaly",
+    title="Anomalous nodes of a graph",
+    source="after Hoover et al. 2023, tables of node anomaly detection",
+    text=(
+        "Test metrics at the update with the best average precision on the validation nodes. 40 % "
+        "of the labelled nodes of each class are for training and a third of the others for "
+        "validation, drawn anew for each seed and the same for every row. Trees have their rounds "
+        "and the size of their leaves chosen on the same validation nodes. The paper's data sets "
+        "are others (the guide tells how to run them), and its code measured in training mode, so "
+        "its figures are not beside ours. Few nodes are anomalous: read average precision first; "
+        "chance has 0.218 on tolokers and 0.033 on reddit."
+    ),
+    measures=[
+        Measure("average_precision", "average precision", digits=3),
+        Measure("auroc", "AUROC", digits=3),
+        Measure("macro_f1", "macro-F1", digits=3),
+        Measure("recall_at_k", "recall at k", digits=3),
+    ],
+    rows=[
+        row
+        for dataset in _NETWORKS
+        for row in (
+            *(_scorer(dataset, model) for model in _SCORERS),
+            *(_trees(dataset, number) for number in range(len(_TREES))),
+        )
+    ],
+    cost="TODO",
+    seeds=tuple(range(5)),
+    quick_seeds=(0,),
+    data="a folder with tolokers.npz and reddit.npz",
+    quick_text="60 updates, one seed.",
 )

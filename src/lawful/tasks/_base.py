@@ -30,6 +30,9 @@ class Source(Protocol):
 
     A finite source whose examples differ in size may also have ``lengths``, a NumPy array of one
     number for each example. Batches are then put together from examples of similar length.
+
+    A source with a true ``whole`` cannot be divided (the nodes of one graph): its every batch is
+    all of its examples, whatever is asked for, and one update is one epoch.
     """
 
     endless: bool
@@ -172,8 +175,11 @@ class Task(ABC, Generic[C]):
 def batches(source: Source, size: int, *, by_length: bool = False) -> Iterable[Batch]:
     """All examples of a source, ``size`` at a time, the last batch smaller.
 
-    In order, or, with ``by_length`` and a source that has ``lengths``, the shortest first.
+    In order, or, with ``by_length`` and a source that has ``lengths``, the shortest first; a source
+    that cannot be divided all at once.
     """
+    if getattr(source, "whole", False):
+        size = len(source)
     lengths = getattr(source, "lengths", None) if by_length else None
     order = range(len(source)) if lengths is None else lengths.argsort(kind="stable").tolist()
     for start in range(0, len(order), size):

@@ -20,6 +20,7 @@ _PLACES = {
     "qa": "lawful.tasks.qa:QATask",
     "nli": "lawful.tasks.nli:NLITask",
     "inpaint": "lawful.tasks.inpaint:InpaintTask",
+    "anomaly": "lawful.tasks.anomaly:AnomalyTask",
     "graphs": "lawful.tasks.graphs:GraphsTask",
 }
 

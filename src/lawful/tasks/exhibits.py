@@ -108,9 +108,29 @@ class Text:
     note: str = ""
 
 
-Exhibit = Table | Heatmap | Images | Curves | Arcs | Text
+@dataclass(frozen=True)
+class Graphs:
+    """Small graphs beside each other, drawn as circles and lines; one entry a graph in each field.
+
+    Nodes are coloured by ``values`` and shaped by ``kinds`` (a few words, explained in a legend);
+    the first node of a graph, the one that it is about, is ringed. Lines are as strong as
+    ``weights``.
+    """
+
+    title: str
+    captions: Sequence[str]
+    names: Sequence[Sequence[str]]  # of the nodes
+    places: Sequence[Sequence[Sequence[float]]]  # (nodes, 2) in [0, 1]
+    values: Sequence[Sequence[float]]  # (nodes) in [0, 1]
+    kinds: Sequence[Sequence[str]]  # (nodes)
+    edges: Sequence[Sequence[Sequence[int]]]  # (edges, 2): positions of nodes
+    weights: Sequence[Sequence[float]] | None = None  # (edges) in [0, 1]
+    note: str = ""
+
+
+Exhibit = Table | Heatmap | Images | Curves | Arcs | Text | Graphs
 _KINDS: dict[str, type[Exhibit]] = {
-    k.__name__: k for k in (Table, Heatmap, Images, Curves, Arcs, Text)
+    k.__name__: k for k in (Table, Heatmap, Images, Curves, Arcs, Text, Graphs)
 }
 
 

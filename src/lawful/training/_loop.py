@@ -133,7 +133,9 @@ class Trainer:
     def _total_steps(self) -> int:
         if self.config.epochs is None:
             return self.config.steps
-        return max(round(self.config.epochs * len(self.train_source) / self.config.batch_size), 1)
+        whole = getattr(self.train_source, "whole", False)
+        updates = 1.0 if whole else len(self.train_source) / self.config.batch_size
+        return max(round(self.config.epochs * updates), 1)
 
     def _share(self) -> Share:
         world = int(self.fabric.world_size)
