@@ -62,9 +62,9 @@ class GraphReadout(nn.Module):
     """Logits of a graph from its nodes and its energies in every block.
 
     - "energies": how low the energy is. ``½ ReLU(ξ_m · g_A)²`` of each memory m of each block, at
-      the nodes A where the block ends, summed over the graph: how often its pattern occurs. And
-      the whole energy of the graph before each step, that of attention included, which holds the
-      logarithm of each node's number of neighbours.
+      the nodes A where the block ends, summed over the graph, as log(1 + ·): how often its pattern
+      occurs. And the whole energy of the graph before each step, that of attention included, which
+      holds the logarithm of each node's number of neighbours.
     - "nodes": normalised nodes, as encoded and after each block, summed.
     - "cls": the extra node after the last block, normalised.
 
@@ -117,7 +117,8 @@ class GraphReadout(nn.Module):
         for block, x in zip(layer._blocks(), course.states[1:], strict=True):
             called = block.hopfield.preactivations(block.norm(x[:nodes])).relu()
             total = len(course.energies)
-            found.append(pooled(called.square() / 2, course.batch, total, "sum"))
+            energy = pooled(called.square() / 2, course.batch, total, "sum")
+            found.append(energy.log1p())  # bounded logits for graphs unlike those of training
         return found
 
     def _nodes(self, course: Course) -> list[Tensor]:
