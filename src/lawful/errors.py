@@ -36,7 +36,7 @@ def expected(name: str, want: str, got: Any, hint: str = "") -> InputError:
     return InputError(f"{name}: expected {want}, got {got}{tail}")
 
 
-def unknown(name: str, known: Sequence[str], got: str, otherwise: str) -> InputError:
+def unknown(name: str, known: Sequence[str], got: str, otherwise: str = "") -> InputError:
     """An error for a name that is none of the known ones; it suggests the nearest.
 
     Args:

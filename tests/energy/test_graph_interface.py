@@ -143,6 +143,9 @@ def test_trajectory_and_energies():
         for t in (0, 3):
             e = model.energy(found.trajectory[s, t], index, block=s)
             torch.testing.assert_close(e, found.energies[s, t])
+    cheap = model.settle(x, index, energies=False)
+    assert torch.equal(cheap.energies, found.energies[:, :-1])
+    assert model.settle(x, index, energies=False, steps=0).energies.shape == (2, 0, 1)
 
 
 def test_noise_and_dropout_follow_the_generator(backend):

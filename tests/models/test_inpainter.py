@@ -20,6 +20,7 @@ SPEC = PatchSpec(3, 4, 5)
 CONFIGS = {
     "energy": EnergyInpainterConfig(16, 2, head_dim=6, settle_steps=4),
     "energy-cls": EnergyInpainterConfig(16, 2, cls=True, settle_steps=4, step_rule="backtracking"),
+    "energy-blocks": EnergyInpainterConfig(16, 2, cls=True, settle_steps=3, blocks=2),
     "vit": ViTInpainterConfig(16, 2),
     "tied": TiedViTInpainterConfig(16, 2, cls=True, repeats=3),
 }
@@ -35,6 +36,10 @@ def example(batch=3, seed=1):
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(batch, SPEC.count, SPEC.size, generator=g)
     return x, torch.rand(batch, SPEC.count, generator=g) < 0.5
+
+
+def is_energy(model):
+    return isinstance(model, EnergyInpainter)
 
 
 def test_what_is_hidden_is_never_read(model):
@@ -70,12 +75,13 @@ def test_the_course_ends_where_the_call_does(model):
     with torch.no_grad():
         course = model.course(x, hidden)
         torch.testing.assert_close(course.completed, model(x, hidden))
-        steps = model.steps
-        assert course.path.shape == (steps + 1, *x.shape)
+        steps, count = model.steps, len(model.body.blocks) if is_energy(model) else 1
+        assert course.path.shape == (count * steps + 1, *x.shape)
         torch.testing.assert_close(course.path[0], model.read(model.embed(x, hidden)))
-    if isinstance(model, EnergyInpainter):
-        assert course.energies.shape == (steps + 1, 3)
-        assert (course.energies.diff(dim=0) < 0).all()
+    if is_energy(model):
+        energies = course.energies
+        assert energies.shape == ((steps + 1, 3) if count == 1 else (count, steps + 1, 3))
+        assert (energies.diff(dim=-2) < 0).all()
     else:
         assert course.energies is None
 
@@ -83,7 +89,19 @@ def test_the_course_ends_where_the_call_does(model):
 def test_more_steps(model):
     x, hidden = example()
     model.eval()
-    if getattr(model, "tied", True):
+    if is_energy(model) and len(model.body.blocks) > 1:  # that many steps of each
+        with torch.no_grad():
+            first, second = (model.body.blocks[i] for i in (0, 1))
+            tokens = model.embed(x, hidden)
+            for block in (first, second):
+                for _ in range(2):
+                    g = block.norm(tokens)
+                    tokens = tokens + block.step_size * (block.attention(g) + block.hopfield(g))
+            torch.testing.assert_close(model(x, hidden, steps=2), model.read(tokens))
+            torch.testing.assert_close(
+                model.read(tokens), model.decoder(second.norm(tokens[:, 1:]))
+            )
+    elif getattr(model, "tied", True):
         with torch.no_grad():
             assert len(model.course(x, hidden, steps=9).path) == 10
             torch.testing.assert_close(
@@ -121,6 +139,12 @@ def test_equal_parameters_at_half_the_width_and_three_layers(width):
     assert count(ViTInpainterConfig(width // 2, 4, layers=3)) == pytest.approx(energy, rel=0.03)
 
 
+def test_equal_parameters_of_two_blocks_with_half_the_weights_each():
+    one = count(EnergyInpainterConfig(64, 32, head_dim=8))
+    two = count(EnergyInpainterConfig(64, 16, head_dim=8, memories=32, blocks=2))
+    assert two == pytest.approx(one, rel=0.01)
+
+
 def test_the_tied_layer_is_one_layer():
     one = count(ViTInpainterConfig(16, 2, layers=1))
     assert count(TiedViTInpainterConfig(16, 2, repeats=7)) == one
@@ -146,6 +170,7 @@ def test_layers_start_differently():
         (lambda: EnergyInpainterConfig(random_steps=(0, 2)), "random_steps"),
         (lambda: EnergyInpainterConfig(settle_steps=0), "settle_steps"),
         (lambda: EnergyInpainterConfig(width=0), "width"),
+        (lambda: EnergyInpainterConfig(blocks=0), "blocks"),
         (lambda: ViTInpainterConfig(width=10, heads=4), "multiple of heads"),
         (lambda: ViTInpainterConfig(layers=0), "layers"),
         (lambda: TiedViTInpainterConfig(repeats=0), "repeats"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lawful import cli
+from lawful.energy import Edges
 from lawful.errors import InputError
 from lawful.models import (
     EnergyGraphConfig,
@@ -21,6 +22,7 @@ from lawful.models import (
     build_graph_model,
     refine,
 )
+from lawful.models._graph_readout import settled
 from lawful.tasks import batches
 from lawful.tasks.exhibits import Heatmap, Images, Table, load, save
 from lawful.tasks.graphdata._graphs import GraphSet, tidy
@@ -256,6 +258,86 @@ def test_learned_weights_give_no_edge_to_what_has_none():
     (grad,) = torch.autograd.grad(out[0].sum(), x)
     assert grad[:2].abs().min() > 0
     assert not grad[2:].any()
+
+
+def course_of(model, g):
+    """How a batch settles, and the edges and weights it does so with."""
+    x, edge_index, features, batch = model._laid_out(g)
+    weights = model.weights(x, edge_index, features)
+    edges = Edges.of(edge_index, len(x))
+    return settled(model.settle, x, edges, weights, batch, g.total), edges, weights, batch
+
+
+def small_graphs(*sizes):
+    """Rings with random features."""
+    torch.manual_seed(1)
+    ring = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in sizes]
+    starts = np.cumsum([0, *sizes[:-1]])
+    one_way = torch.cat([r + int(s) for r, s in zip(ring, starts, strict=True)], 1)
+    edges = torch.cat([one_way, one_way.flip(0)], 1)
+    batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    none = torch.zeros(len(batch), 0, dtype=torch.float64)
+    x = torch.randn(len(batch), 3, dtype=torch.float64)
+    return Graphs(x, edges, none.new_zeros(edges.shape[1], 0), batch, none, len(sizes))
+
+
+def energy_model(**changed):
+    config = EnergyGraphConfig(width=8, heads=2, head_dim=4, memories=5, **changed)
+    torch.manual_seed(0)
+    return build_graph_model(config, GraphSpec(3, 0, 2)).double()
+
+
+def test_the_energies_that_are_read_are_those_of_the_layer():
+    model, g = energy_model(blocks=2, settle_steps=3), small_graphs(3, 5, 4)
+    with torch.no_grad():
+        course, edges, weights, batch = course_of(model, g)
+        assert course.energies.shape == (3, 6)
+        path = model.settle.settle(
+            torch.cat([model.encoder(g), model.cls.expand(3, -1)]), edges, weights, batch,
+            graphs=3, trajectory=True,
+        ).trajectory  # fmt: skip
+        for block, step in itertools.product(range(2), range(3)):
+            want = model.settle.energy(
+                path[block, step], edges, weights, batch, graphs=3, block=block
+            )
+            torch.testing.assert_close(course.energies[:, 3 * block + step], want)
+        read = model.readout._memories(model.settle, course)
+        torch.testing.assert_close(read[0], -course.energies)
+        for number, block in enumerate(model.settle.blocks):
+            at = block.norm(path[number, -1][: len(g.x)])
+            for graph in range(3):
+                want = -block.hopfield.energy(at[g.batch == graph])
+                torch.testing.assert_close(read[1 + number][graph].sum(), want)
+
+
+def test_what_is_read_counts():
+    """Two copies of a graph, as one graph, call each memory about twice as much: sums, no means.
+
+    Not exactly so, since the extra node's attention is shared out among twice as many.
+    """
+    model, g = energy_model(blocks=2), small_graphs(4)
+    twice = Graphs(torch.cat([g.x, g.x]), torch.cat([g.edge_index, g.edge_index + 4], 1),
+                   g.edge_attr.repeat(2, 1), torch.zeros(8, dtype=torch.int64),
+                   g.positions.repeat(2, 1), 1)  # fmt: skip
+    with torch.no_grad():
+        once, double = (
+            model.readout._memories(model.settle, course_of(model, one)[0])[1] for one in (g, twice)
+        )
+    called = once > 1e-6
+    assert called.any()
+    assert (double[called] / once[called]).sub(2).abs().max() < 0.5
+
+
+def test_a_last_batch_of_one_graph_trains():
+    model = energy_model(blocks=1)
+    model(small_graphs(3, 5, 4))
+    out = model.train()(small_graphs(4))
+    model.eval()
+    model.readout.dropout.p = 0.0
+    model.train()
+    torch.testing.assert_close(model(small_graphs(4)), model.eval()(small_graphs(4)))
+    out.sum().backward()
+    assert model.encoder.features.weight.grad.abs().sum() > 0
 
 
 def test_signs_are_drawn_in_training_only():

@@ -448,6 +448,39 @@ def _check_exhibits(shown, result):
     assert shown["Memories"].images.shape == (24, 2, 2)
 
 
+def test_several_blocks_each_with_its_energy(tmp_path):
+    """The report and the rows of predict against the network's own course."""
+    task = digits()
+    torch.manual_seed(0)
+    model = task.build(replace(SMALL, blocks=3, settle_steps=2)).eval()
+    batch = task.source("test").batch(range(256))
+    with torch.no_grad():
+        energies = model.course(batch["x"], batch["hidden"]).energies
+        after = [model(batch["x"], batch["hidden"], steps=n) for n in (0, 2, 7)]
+    assert energies.shape == (3, 3, 256)
+    shown = {x.title: x for x in task.exhibits(model)}
+    curves = shown["Energy while settling"]
+    assert [s[0] for s in curves.series.values()] == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    for (_, y), block in zip(curves.series.values(), energies, strict=True):
+        assert y == pytest.approx(block.double().mean(1).tolist(), rel=1e-5)
+    assert "of 1536 steps" in curves.note
+    captions = shown["Settling of one picture"].captions
+    values = [*energies[0, :, 0], *energies[1, 1:, 0], *energies[2, 1:, 0]]
+    assert captions == [f"step {i}, E {float(e):.1f}" for i, e in enumerate(values)]
+    steps, errors = shown["Error against the number of steps"].series["masked MSE"]
+    assert steps == list(range(11))
+    for n, out in zip((0, 2, 7), after, strict=True):
+        want = (out - batch["x"]).square()[batch["hidden"]].mean()
+        assert errors[n] == pytest.approx(float(want), rel=1e-5)
+    assert "last of 3 blocks" in shown["Attention"].note
+    np.savez(tmp_path / "one.npz", images=random_pictures(1, 8, 8))
+    (row,) = task.predict(model, tmp_path / "one.npz")
+    assert row["energy"] < row["first_energy"]
+    task.write_predictions(model, tmp_path / "one.npz", tmp_path / "film.gif")
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames >= 5
+
+
 def test_exhibits_of_networks_without_energy():
     task = digits()
     torch.manual_seed(0)

@@ -323,7 +323,7 @@ def test_prediction_and_views(tmp_path):
     assert rows[1]["unknown"] == ["%"]
     assert rows[0]["output"] == task.join(task.translate(model, [list("twelve")])[0][0])
     own.write_text("\n")
-    with pytest.raises(InputError, match="at least one sentence"):
+    with pytest.raises(InputError, match="lines of sentences"):
         list(again.predict(model, own))
     with pytest.raises(InputError, match="two vocabularies"):
         again.load_state({})

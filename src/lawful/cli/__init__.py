@@ -1,11 +1,10 @@
 """The command line: exit code 0 success, 1 a failure of ours, 2 bad usage or input, 130 Ctrl-C."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
 
-from lawful.errors import InputError, TrainingDivergedError
+from lawful.errors import InputError, TrainingDivergedError, unknown
 
 # name -> (module, function, one line of help); imported only when called
 _COMMANDS = {
@@ -41,9 +40,7 @@ def run(args: Sequence[str]) -> int:
         return 0
     name = args[0]
     if name not in _COMMANDS:
-        close = difflib.get_close_matches(name, _COMMANDS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(_COMMANDS)}"
-        raise InputError(f"unknown command {name!r}; {hint}")
+        raise unknown("command", list(_COMMANDS), name, "see `lawful --help`")
     module, function, _ = _COMMANDS[name]
     command = getattr(importlib.import_module(f"lawful.cli.{module}"), function)
     return int(command(args[1:]))

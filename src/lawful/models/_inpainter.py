@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lawful.energy import EnergyTransformer
+from lawful.energy import EnergyBlock, EnergyTransformer
 from lawful.errors import expected
 from lawful.models._common import factory
 from lawful.models._inpainter_config import (
@@ -23,7 +23,7 @@ class Completion(NamedTuple):
 
     completed: Tensor  # (B, N, P)
     path: Tensor  # (T+1, B, N, P): what would be read out before each step and at the end
-    energies: Tensor | None  # (T+1, B), for a network with an energy
+    energies: Tensor | None  # (T+1, B) of a network with an energy; (S, T+1, B) of S > 1 energies
     tokens: Tensor  # (B, N [+ 1], D): the states at the end, before the last norm
 
 
@@ -131,6 +131,8 @@ class Inpainter(nn.Module, ABC):
 class EnergyInpainter(Inpainter):
     """Inpainter around an `lawful.energy.EnergyTransformer`; the last norm is its own layer norm.
 
+    With several blocks what is read out along the way passes the norm of the last one.
+
     With ``random_steps`` and in training, each call draws its number of steps from torch's global
     generator.
     """
@@ -152,6 +154,7 @@ class EnergyInpainter(Inpainter):
             config.settle_steps,
             config.step_size,
             step_rule=config.step_rule,
+            blocks=config.blocks,
             self_attention=config.self_attention,
             bias=config.bias,
             learn_beta=config.learn_beta,
@@ -175,15 +178,25 @@ class EnergyInpainter(Inpainter):
         return out
 
     def all_states(self, tokens: Tensor, steps: int | None) -> tuple[Tensor, Tensor | None]:
-        """All states (T+1, B, N', D) and energies (T+1, B)."""
+        """All states (S T + 1, B, N', D) and energies (T+1, B); (S, T+1, B) with S > 1 blocks."""
         found = self.body.settle(tokens, trajectory=True, steps=steps, langevin=False)
-        assert found.trajectory is not None  # asked for
-        return found.trajectory, found.energies
+        path = found.trajectory
+        assert path is not None  # asked for
+        if len(self.body.blocks) > 1:  # (S, T+1, ...): each block starts where the last one ended
+            path = torch.cat([path[0], path[1:, 1:].flatten(0, 1)])
+        return path, found.energies
 
     def normalise(self, states: Tensor) -> Tensor:
-        """The layer norm of the energy."""
-        out: Tensor = self.body.norm(states)
+        """The layer norm of the last energy."""
+        out: Tensor = self.last.norm(states)
         return out
+
+    @property
+    def last(self) -> EnergyBlock:
+        """The block that settles last."""
+        block = self.body.blocks[-1]
+        assert isinstance(block, EnergyBlock)
+        return block
 
 
 class ViTInpainter(Inpainter):

@@ -47,6 +47,8 @@ class EnergyInpainterConfig(Ends):
     """Memories of the Hopfield network; 0 for as many as width."""
     settle_steps: int = 4
     """Steps down the energy T, all with the same weights."""
+    blocks: int = 1
+    """Energies with weights of their own, descended one after another, settle_steps each."""
     step_size: float = 0.4
     """Length of a step alpha."""
     step_rule: Literal["fixed", "learned", "certified", "backtracking"] = "fixed"
@@ -68,7 +70,7 @@ class EnergyInpainterConfig(Ends):
     def __post_init__(self) -> None:
         """Refuses impossible sizes; the layer itself checks the rest."""
         super().__post_init__()
-        check_positive(head_dim=self.head_dim, settle_steps=self.settle_steps)
+        check_positive(head_dim=self.head_dim, settle_steps=self.settle_steps, blocks=self.blocks)
         check_count(memories=self.memories)
         drawn = self.random_steps
         if drawn is not None and not 1 <= drawn[0] <= drawn[1]:

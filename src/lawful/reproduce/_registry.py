@@ -21,6 +21,7 @@ _PLACES = {
     "sab-transfer": "lawful.reproduce.memory:TRANSFER",
     "sab-ablation": "lawful.reproduce.memory:ABLATION",
     "inpaint": "lawful.reproduce.energy:INPAINT",
+    "inpaint-mnist": "lawful.reproduce.energy:INPAINT_MNIST",
     "graphs": "lawful.reproduce.graphs:GRAPHS",
     "anomaly": "lawful.reproduce.graphs:ANOMALY",
     "unitary": "lawful.reproduce.recurrences:UNITARY",

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
-from lawful.errors import expected
+from lawful.errors import expected, unknown
 
 Store = Callable[[Tensor, Tensor], Tensor]
 _T = TypeVar("_T")
@@ -118,9 +118,7 @@ class SABConfig:
         known = [f.name for f in dataclasses.fields(self)]
         for name in knobs:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]}?" if near else ""
-                raise expected("option", "one of " + ", ".join(known), repr(name), hint)
+                raise unknown("option", known, name)
         return dataclasses.replace(self, **knobs)
 
     @staticmethod

@@ -1,5 +1,6 @@
 """What a person wants to see of a network that completes pictures."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,41 +96,47 @@ def _coloured(pictures: Array) -> Array:
 
 
 def _energy(model: EnergyInpainter, batch: Batch) -> Curves:
-    energies = model.course(batch["x"], batch["hidden"]).energies
-    assert energies is not None
-    values = energies.double().cpu().numpy()  # (T+1, B)
-    steps = list(range(len(values)))
-    low, high = np.quantile(values, (0.1, 0.9), axis=1)
-    rises = int((np.diff(values, axis=0) > 0).sum())
+    values = _energies(model, batch)  # (S, T+1, B)
+    count, taken, pictures = len(values), values.shape[1] - 1, values.shape[2]
+    series, bands = {}, {}
+    for i, block in enumerate(values):
+        name = "mean" if count == 1 else f"mean, block {i + 1}"
+        low, high = np.quantile(block, (0.1, 0.9), axis=1)
+        series[name] = ([i * taken + t for t in range(taken + 1)], block.mean(1).tolist())
+        bands[name] = (low.tolist(), high.tolist())
+    rises = int((np.diff(values, axis=1) > 0).sum())
     note = (
-        f"{values.shape[1]} pictures; the band holds the middle 80 %. The energy rose in {rises} "
-        f"of {values[1:].size} steps."
+        f"{pictures} pictures; the band holds the middle 80 %. The energy rose in {rises} "
+        f"of {count * taken * pictures} steps."
     )
-    return Curves(
-        "Energy while settling",
-        {"mean": (steps, values.mean(1).tolist())},
-        "step",
-        "energy",
-        note=note,
-        bands={"mean": (low.tolist(), high.tolist())},
-    )
+    if count > 1:
+        note += " Each block has an energy of its own; their levels cannot be compared."
+    return Curves("Energy while settling", series, "step", "energy", note=note, bands=bands)
+
+
+def _energies(model: EnergyInpainter, batch: Batch) -> Array:
+    """Energies (S, T+1, B) of S blocks."""
+    found = model.course(batch["x"], batch["hidden"]).energies
+    assert found is not None
+    return found.double().cpu().numpy().reshape(len(model.body.blocks), -1, len(batch["x"]))
 
 
 def _film(task: "InpaintTask", model: EnergyInpainter, batch: Batch) -> Images:
     x, hidden = batch["x"][:1], batch["hidden"][:1]
     course = model.course(x, hidden)
-    assert course.energies is not None
+    energies = _energies(model, {"x": x, "hidden": hidden})[..., 0]
+    values = [*energies[0], *energies[1:, 1:].ravel()]  # at the state that each picture shows
     path = torch.where(hidden[0, :, None], course.path[:, 0], x[0])
-    captions = [f"step {i}, E {e:.1f}" for i, e in enumerate(course.energies[:, 0].tolist())]
+    captions = [f"step {i}, E {e:.1f}" for i, e in enumerate(values)]
     note = "What is read out before each step and at the end; visible patches as given."
     return Images("Settling of one picture", _pictures(task, path), captions, note=note, columns=7)
 
 
 def _against_steps(task: "InpaintTask", model: Inpainter, batch: Batch) -> Curves:
     trained: int = model.steps  # type: ignore[assignment]
-    course = model.course(batch["x"], batch["hidden"], steps=_BEYOND * trained)
     hidden = batch["hidden"]
-    errors = [float((p - batch["x"]).square()[hidden].mean()) for p in course.path]
+    path = _read_after(model, batch, _BEYOND * trained)
+    errors = [float((p - batch["x"]).square()[hidden].mean()) for p in path]
     near = float((task.neighbour_fill(batch) - batch["x"]).square()[hidden].mean())
     steps = list(range(len(errors)))
     best = int(np.argmin(errors))
@@ -155,6 +162,13 @@ def _against_steps(task: "InpaintTask", model: Inpainter, batch: Batch) -> Curve
     )
 
 
+def _read_after(model: Inpainter, batch: Batch, last: int) -> Iterable[Tensor]:
+    """What is read out (B, N, P) after 0 .. last steps, of every block where there are several."""
+    if isinstance(model, EnergyInpainter) and len(model.body.blocks) > 1:
+        return (model(batch["x"], batch["hidden"], steps=n) for n in range(last + 1))
+    return model.course(batch["x"], batch["hidden"], steps=last).path
+
+
 def _probabilities(model: EnergyInpainter, batch: Batch) -> Tensor:
     """Attention (heads, N, N) among the patches of the first picture at the end of settling.
 
@@ -162,13 +176,14 @@ def _probabilities(model: EnergyInpainter, batch: Batch) -> Tensor:
     """
     tokens = model.course(batch["x"][:1], batch["hidden"][:1]).tokens
     n = model.patches.count
-    weights = model.body.attention.weights(model.body.norm(tokens))[0]
+    weights = model.last.attention.weights(model.last.norm(tokens))[0]
     return weights[:_HEADS, -n:, -n:]
 
 
 def _of_all(model: EnergyInpainter) -> str:
-    heads = model.body.attention.heads
-    return f" The first {_HEADS} of {heads} heads." if heads > _HEADS else ""
+    heads, count = model.last.attention.heads, len(model.body.blocks)
+    note = f" The first {_HEADS} of {heads} heads." if heads > _HEADS else ""
+    return note + (f" The last of {count} blocks." if count > 1 else "")
 
 
 def _attention(model: EnergyInpainter, batch: Batch) -> Heatmap:
@@ -206,8 +221,8 @@ def _gaze(task: "InpaintTask", model: EnergyInpainter, batch: Batch) -> Heatmap:
 def _memories(task: "InpaintTask", model: EnergyInpainter, batch: Batch) -> Images:
     """The most active memories: what each adds to a patch that settles towards it."""
     facts, p = task.facts, task.facts.patch
-    hopfield = model.body.hopfield
-    g = model.body.norm(model.course(batch["x"], batch["hidden"]).tokens)[:, -facts.spec.count :]
+    hopfield = model.last.hopfield
+    g = model.last.norm(model.course(batch["x"], batch["hidden"]).tokens)[:, -facts.spec.count :]
     h = hopfield.preactivations(g)
     activity = (h.relu() if hopfield.activation == "relu" else h.softmax(-1)).mean((0, 1))
     top = activity.argsort(descending=True)[:_MEMORIES]

@@ -57,12 +57,14 @@ class _Done(NamedTuple):
     frames: Array  # (T+1, H, W[, 3]) in [0, 1]: before each step and at the end
     masked: Array  # the same size as a frame: what the network saw
     hidden: Array  # (N,) bool
-    energies: Array | None  # (T+1,)
+    energies: Array | None  # (S, T+1) of S blocks
     error: float  # squared, on the hidden patches, of pixels in 0..1
 
 
 def predictions(task: "InpaintTask", model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
     """One row for each picture: hidden patches, energies, and, without a mask, the error.
+
+    Of several blocks the energy is the last one's.
 
     Raises:
         InputError: No pictures, or a mask that does not fit.
@@ -79,7 +81,10 @@ def predictions(task: "InpaintTask", model: nn.Module, path: Path) -> Iterator[d
         if item.marked is None:
             row["masked_mse_unit"] = done.error
         if done.energies is not None:
-            row |= {"first_energy": float(done.energies[0]), "energy": float(done.energies[-1])}
+            row |= {
+                "first_energy": float(done.energies[-1, 0]),
+                "energy": float(done.energies[-1, -1]),
+            }
         yield row
 
 
@@ -192,7 +197,10 @@ def _complete(task: "InpaintTask", model: nn.Module, item: _Item, index: int) ->
         course = model.course(x.to(there), hidden.to(there), _options(task).settle_steps)  # type: ignore[operator]
     path = course.path[:, 0].cpu()  # (T+1, N, P)
     error = (path[-1] - x[0])[hidden[0]] * facts.pixel_deviation()
-    energies = None if course.energies is None else course.energies[:, 0].cpu().numpy()
+    energies = None
+    if course.energies is not None:
+        energies = course.energies[..., 0].cpu().numpy()
+        energies = energies.reshape(-1, energies.shape[-1])
     frames = _blend(facts, path, item.picture, marked)
     return _Done(
         frames,
@@ -255,7 +263,9 @@ def save_strip(done: _Done, out: Path) -> None:
         axes.set_axis_off()
     if done.energies is not None:
         axes = figure.add_subplot(grid[1, :])
-        axes.plot(range(last + 1), done.energies, color="black", marker=".")
+        for i, block in enumerate(done.energies):
+            start = i * (len(block) - 1)
+            axes.plot(range(start, start + len(block)), block, color="black", marker=".")
         axes.set(xlabel="step", ylabel="energy")
         axes.spines[["top", "right"]].set_visible(False)
     scratch = out.with_name(f".{out.stem}.tmp{out.suffix}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lawful.errors import InputError, expected
+from lawful.errors import expected
 from lawful.models import (
     SimpleTransducerConfig,
     TransducerConfig,
@@ -20,6 +20,7 @@ from lawful.models import (
     TreeTransducerConfig,
 )
 from lawful.tasks._base import Batch, Evaluation, MeanEvaluation, Split, Task
+from lawful.tasks._lines import text_lines
 from lawful.tasks._padding import padded
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.transduction._grammar import (
@@ -221,7 +222,8 @@ class TransductionTask(Task[TransductionConfig]):
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
         """The infix form of each line, an expression in prefix notation."""
         model = cast(TransducerModel, model.eval())
-        for number, words in _lines(path):
+        for number, line in text_lines(path, "expressions in prefix notation"):
+            words = words_of(line, f"{path}:{number}")
             said, score = self.translate(model, [words])
             row: dict[str, Any] = {
                 "line": number,
@@ -278,18 +280,3 @@ def _measure(model: nn.Module, batch: Batch) -> dict[str, tuple[float, float]]:
         chosen = share[depth == d]
         found[f"depth_{d}"] = (float(chosen.sum()), len(chosen))
     return found
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected a text file of expressions, got {error}") from error
-    found = False
-    for number, line in enumerate(text.splitlines(), 1):
-        words = words_of(line, f"{path}:{number}")
-        if words:
-            found = True
-            yield number, words
-    if not found:
-        raise expected(str(path), "lines with an expression in prefix notation", "an empty file")

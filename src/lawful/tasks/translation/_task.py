@@ -19,6 +19,7 @@ from lawful.models import (
     TranslatorModel,
 )
 from lawful.tasks._base import Batch, Evaluation, Split, Task
+from lawful.tasks._lines import text_lines
 from lawful.tasks._padding import padded
 from lawful.tasks.exhibits import Exhibit
 from lawful.tasks.translation._corpus import Corpus, read_corpus
@@ -222,7 +223,7 @@ class TranslationTask(Task[TranslationConfig]):
     def predict(self, model: nn.Module, path: Path) -> Iterator[dict[str, Any]]:
         """The translation of each line of a text file."""
         model = cast(TranslatorModel, model.eval())
-        for number, line in _lines(path):
+        for number, line in text_lines(path, "sentences"):
             tokens = units(line, self.config.source_unit)
             said, score = self.translate(model, [tokens])
             unknown = sorted({t for t in tokens if t not in self.source_words.number})
@@ -314,14 +315,3 @@ class _Translations(Evaluation):
             "exact": exact / max(len(self.said), 1),
             **seen,
         }
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected a text file of sentences, got {error}") from error
-    lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if not lines:
-        raise expected(str(path), "at least one sentence", "an empty file")
-    yield from lines
