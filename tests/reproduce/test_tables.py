@@ -69,7 +69,9 @@ def test_every_command_of_a_table_is_one_that_train_takes(name):
     known = {m.key for m in what.measures}
     for row in what.rows:
         assert set(row.published) <= known, row.key
-        for extra in ((), row.quick):
+        assert bool(row.of) != bool(row.command)
+        assert not row.of or row.of in keys
+        for extra in ((), row.quick) if row.command else ():
             resolve(row.command[0], [*row.command[1:], *extra])
 
 

@@ -48,7 +48,7 @@ class EnergyNodeConfig(NodeEnds):
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
     blocks: int = 2
     """Blocks with weights of their own, one after another."""
-    self_attention: bool = True
+    self_attention: bool = False
     """Let a node be one of its own keys."""
     learn_beta: bool = True
     """Learn the inverse temperature of each head."""
@@ -83,6 +83,8 @@ class PublishedEnergyNodeConfig(EnergyNodeConfig):
     """Blocks with weights of their own, one after another."""
     step_rule: Literal["fixed", "learned", "backtracking"] = "fixed"
     """Whether the length is fixed, learned, or halved until the energy does not rise."""
+    self_attention: bool = True
+    """Let a node be one of its own keys."""
     relation_bias: bool = False
     """With several relations, add a learned number for each relation and head to the scores of its
     edges; else all relations are one."""

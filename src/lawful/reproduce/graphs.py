@@ -123,7 +123,7 @@ ANOMALY = Table(
             *(_trees(dataset, number) for number in range(len(_TREES))),
         )
     ],
-    cost="TODO",
+    cost="an estimated 2.5 hours of one core; quick: a quarter of an hour",
     seeds=tuple(range(5)),
     quick_seeds=(0,),
     data="a folder with tolokers.npz and reddit.npz",
