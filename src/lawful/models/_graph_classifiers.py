@@ -1,6 +1,5 @@
 """Networks that name the class of a graph: the Energy Transformer on its edges, GIN and GCN."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from lawful.energy import Edges, GraphEnergyTransformer
 from lawful.errors import InputError
 from lawful.models._common import Factory, check_count, check_positive, check_share, factory
+from lawful.models._graph_layers import geometric
 from lawful.models._graph_readout import GraphReadout, ReadFrom, pooled, settled
 
 Device = torch.device | str | None
@@ -345,22 +345,15 @@ class MessagePassingModel(nn.Module):
 
 
 def _layer(gin: bool, width: int, edges: int, made: Factory) -> nn.Module:
-    try:
-        with warnings.catch_warnings():
-            # It calls parts of torch that newer ones deprecate; nothing here depends on them.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from torch_geometric.nn import GCNConv, GINConv, GINEConv
-    except ImportError as error:
-        hint = 'pip install "lawful[graph]"'
-        raise InputError(f"model: gin and gcn need torch_geometric; {hint}") from error
+    kinds = geometric("nn", f"model {'gin' if gin else 'gcn'}")
     if not gin:
-        found: nn.Module = GCNConv(width, width)
+        found: nn.Module = kinds.GCNConv(width, width)
         return found.to(**made)
     inner = nn.Sequential(
         nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width)
     )
-    kind: Any = GINEConv(inner, train_eps=True, edge_dim=edges) if edges else None
-    found = kind or GINConv(inner, train_eps=True)
+    kind: Any = kinds.GINEConv(inner, train_eps=True, edge_dim=edges) if edges else None
+    found = kind or kinds.GINConv(inner, train_eps=True)
     return found.to(**made)
 
 

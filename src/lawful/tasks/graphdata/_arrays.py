@@ -10,6 +10,7 @@ import numpy.typing as npt
 from lawful.errors import InputError, expected
 from lawful.models._graph_layers import geometric
 from lawful.tasks.graphdata._raw import RawGraph, labels_from_numbers, stack_masks
+from lawful.tasks.graphdata._saved import load_saved
 
 FEATURES = ("x", "node_features", "features", "attr", "Attributes")
 LABELS = ("y", "node_labels", "labels", "label", "Label")
@@ -159,19 +160,8 @@ def load_pt(path: Path) -> RawGraph:
     Only tensors and PyTorch Geometric's own classes are read (``weights_only``): a file cannot
     run code.
     """
-    import pickle
-
-    import torch
-
-    # Importing it makes its classes known as safe to read.
+    found = load_saved(path, "a Data object")
     kinds = geometric("data", f"{path}: reading .pt")
-    try:
-        with torch.serialization.safe_globals(_holders()):
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        hint = "only tensors and torch_geometric's Data can be read safely"
-        raise InputError(f"{path}: expected a Data object, got {first}; {hint}") from error
     if isinstance(found, tuple) and found:  # (data, slices), as in-memory data sets are saved
         found = found[0]
     if isinstance(found, kinds.HeteroData):
@@ -181,15 +171,6 @@ def load_pt(path: Path) -> RawGraph:
     if not isinstance(found, dict):
         raise expected(str(path), "a Data object or a dict of tensors", type(found).__name__)
     return from_arrays(_numpy(found), str(path))
-
-
-def _holders() -> list[Any]:
-    """The classes inside a Data object that hold its tensors, without code of their own to run."""
-    data, storage = (geometric(f"data.{name}", "reading .pt") for name in ("data", "storage"))
-    names = ("DataEdgeAttr", "DataTensorAttr")
-    parts = ("GlobalStorage", "NodeStorage", "EdgeStorage", "BaseStorage")
-    found = [getattr(data, n, None) for n in names] + [getattr(storage, n, None) for n in parts]
-    return [kind for kind in found if kind is not None]
 
 
 def _numpy(items: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Sets of graphs that torch_geometric saved: a list of `Data`, or an `InMemoryDataset`'s file."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lawful.errors import InputError, expected
+from lawful.errors import expected
 from lawful.tasks.graphdata._graphs import GraphSet, tidy
+from lawful.tasks.graphdata._saved import load_saved
 
 __all__ = ["read_pyg"]
 
@@ -30,7 +30,7 @@ def read_pyg(path: Path, *, labelled: bool = True) -> GraphSet:
         InputError: torch_geometric is missing, the file cannot be read safely, or a graph is bad;
             it is named.
     """
-    items = _items(path, _loaded(path))
+    items = _items(path, load_saved(path, _KINDS))
     if not items:
         raise expected(str(path), "at least one graph", "an empty list")
     sizes = np.array([_size(path, i, item) for i, item in enumerate(items)], np.int64)
@@ -49,24 +49,6 @@ def read_pyg(path: Path, *, labelled: bool = True) -> GraphSet:
             ids=[str(i) for i in range(len(items))],
         )
     )
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from torch_geometric.data import Data
-            from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-            from torch_geometric.data.storage import GlobalStorage
-    except ImportError as error:
-        hint = 'pip install "lawful[graph]"'
-        raise InputError(f"{path}: reading .pt needs torch_geometric; {hint}") from error
-    try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can fail in many ways, none of them ours
-        hint = "only tensors and torch_geometric's Data can be read safely"
-        raise expected(str(path), _KINDS, type(error).__name__, hint) from error
 
 
 def _items(path: Path, found: Any) -> list[Mapping[str, Any]]:
