@@ -116,7 +116,7 @@ def test_laws_are_logged_as_curves_while_training(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["trian"], "command: expected one of train, evaluate"),
+        (["trian"], "got 'trian'; did you mean train?"),
         (["train", "copyng"], "did you mean copying?"),
         (["train", "--lr", "3"], "name a task first"),
         (["train", "copying", "--hiden", "3"], "--hiden, 3; did you mean --hidden?"),
